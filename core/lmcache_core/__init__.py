@@ -1,0 +1,114 @@
+"""A KV cache for LLM inference whose health checks, fallback policies, stores and metrics are plugins.
+
+The public names are imported on first use, so that ``import lmcache_core`` costs next to nothing and
+never imports torch. No module of the core imports from here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmcache_core.app import CacheManager as CacheManager
+    from lmcache_core.contracts.command import CommandSpec as CommandSpec
+    from lmcache_core.contracts.command import UsageSinkSpec as UsageSinkSpec
+    from lmcache_core.contracts.control import StorageControl as StorageControl
+    from lmcache_core.contracts.control import Tier as Tier
+    from lmcache_core.contracts.event import Event as Event
+    from lmcache_core.contracts.event import EventSubscriber as EventSubscriber
+    from lmcache_core.contracts.event import EventType as EventType
+    from lmcache_core.contracts.fallback import FallbackPolicy as FallbackPolicy
+    from lmcache_core.contracts.health import CheckResult as CheckResult
+    from lmcache_core.contracts.health import HealthCheck as HealthCheck
+    from lmcache_core.contracts.health import HealthState as HealthState
+    from lmcache_core.contracts.key import ChunkKey as ChunkKey
+    from lmcache_core.contracts.key import KeyNamespace as KeyNamespace
+    from lmcache_core.contracts.layout import KVGroup as KVGroup
+    from lmcache_core.contracts.layout import KVLayout as KVLayout
+    from lmcache_core.contracts.message import ContinuousContextMessage as ContinuousContextMessage
+    from lmcache_core.contracts.message import UsageMessage as UsageMessage
+    from lmcache_core.contracts.metric import MetricSpec as MetricSpec
+    from lmcache_core.contracts.metric import TelemetryContext as TelemetryContext
+    from lmcache_core.contracts.report import CheckReport as CheckReport
+    from lmcache_core.contracts.report import HealthReport as HealthReport
+    from lmcache_core.contracts.settings import PluginSettings as PluginSettings
+    from lmcache_core.contracts.storage import BackendContext as BackendContext
+    from lmcache_core.contracts.storage import BackendUsage as BackendUsage
+    from lmcache_core.contracts.storage import Frame as Frame
+    from lmcache_core.contracts.storage import LoadResult as LoadResult
+    from lmcache_core.contracts.storage import StorageBackend as StorageBackend
+    from lmcache_core.contracts.storage import StorageBackendSpec as StorageBackendSpec
+    from lmcache_core.contracts.url import StoreURL as StoreURL
+    from lmcache_core.errors import BackendError as BackendError
+    from lmcache_core.errors import BackendFullError as BackendFullError
+    from lmcache_core.errors import BackendTimeoutError as BackendTimeoutError
+    from lmcache_core.errors import ConfigError as ConfigError
+    from lmcache_core.errors import IrrecoverableException as IrrecoverableException
+    from lmcache_core.errors import LayoutError as LayoutError
+    from lmcache_core.errors import LMCacheError as LMCacheError
+    from lmcache_core.errors import PluginError as PluginError
+    from lmcache_core.errors import PluginUnavailableError as PluginUnavailableError
+    from lmcache_core.hookspecs import hookimpl as hookimpl
+
+_HOME = {
+    "BackendContext": "contracts.storage",
+    "BackendError": "errors",
+    "BackendFullError": "errors",
+    "BackendTimeoutError": "errors",
+    "BackendUsage": "contracts.storage",
+    "CacheManager": "app",
+    "CheckReport": "contracts.report",
+    "CheckResult": "contracts.health",
+    "ChunkKey": "contracts.key",
+    "CommandSpec": "contracts.command",
+    "ConfigError": "errors",
+    "ContinuousContextMessage": "contracts.message",
+    "Event": "contracts.event",
+    "EventSubscriber": "contracts.event",
+    "EventType": "contracts.event",
+    "FallbackPolicy": "contracts.fallback",
+    "Frame": "contracts.storage",
+    "HealthCheck": "contracts.health",
+    "HealthReport": "contracts.report",
+    "HealthState": "contracts.health",
+    "IrrecoverableException": "errors",
+    "KVGroup": "contracts.layout",
+    "KVLayout": "contracts.layout",
+    "KeyNamespace": "contracts.key",
+    "LMCacheError": "errors",
+    "LayoutError": "errors",
+    "LoadResult": "contracts.storage",
+    "MetricSpec": "contracts.metric",
+    "PluginError": "errors",
+    "PluginSettings": "contracts.settings",
+    "PluginUnavailableError": "errors",
+    "StorageBackend": "contracts.storage",
+    "StorageBackendSpec": "contracts.storage",
+    "StorageControl": "contracts.control",
+    "StoreURL": "contracts.url",
+    "TelemetryContext": "contracts.metric",
+    "Tier": "contracts.control",
+    "UsageMessage": "contracts.message",
+    "UsageSinkSpec": "contracts.command",
+    "hookimpl": "hookspecs",
+}
+
+__all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605 - made from the one list above
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use (PEP 562)."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'lmcache_core' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"lmcache_core.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names without importing them."""
+    return list(__all__)

@@ -1,0 +1,1 @@
+"""A chunk as it travels: header, checksum, payload."""

@@ -1,0 +1,123 @@
+"""What checks and policies may ask of the running cache, as protocols, so that no arrow runs back up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from lmcache_core.contracts.key import ChunkKey
+from lmcache_core.contracts.settings import PluginSettings
+from lmcache_core.contracts.storage import BackendUsage, Frame, LoadResult
+
+
+class HealthOptions(Protocol):
+    """Health keys of ``[extra_config]``, or of one remote's own table that overrides it.
+
+    Seconds are above 0; defaults are LMCache's.
+    """
+
+    @property
+    def ping_interval(self) -> float:
+        """Seconds between two rounds of checks; 30."""
+
+    @property
+    def ping_timeout(self) -> float:
+        """Seconds one ping, or one step of the round trip, may take; 5."""
+
+    @property
+    def get_blocking_failed_threshold(self) -> int:
+        """Failed loads within one round from which on the remote counts as failed; 10."""
+
+    @property
+    def waiting_time_for_recovery(self) -> float:
+        """Seconds after such a failure before a recovery is tried; 300."""
+
+    @property
+    def fallback_policy(self) -> str:
+        """Name of the policy to use while a check fails; ``recompute``."""
+
+
+class Tier(Protocol):
+    """One guarded store behind tier 0. Every call ends at its timeout, whatever the store does."""
+
+    @property
+    def name(self) -> str:
+        """Unique, such as ``RemoteBackend`` or ``RemoteBackend-<name of [[remotes]]>``."""
+
+    @property
+    def url(self) -> str:
+        """Address without credentials."""
+
+    @property
+    def options(self) -> HealthOptions:
+        """The remote's own health keys over the global ones."""
+
+    @property
+    def load_failures(self) -> int:
+        """Loads that raised or timed out since start; misses and answers from local state never count."""
+
+    def ping(self, *, timeout_s: float) -> float:
+        """Ask the store; give the milliseconds it took. Feeds the ``remote_ping_*`` metrics.
+
+        Raises:
+            BackendTimeoutError: No answer in time; error code -1.
+            BackendError: Anything else; error code -2.
+        """
+
+    def store(self, items: Sequence[tuple[ChunkKey, Frame]], *, timeout_s: float) -> None:
+        """Store past the bypass, for probes. Raises BackendError."""
+
+    def load_into(self, keys: Sequence[ChunkKey], outs: Sequence[memoryview], *, timeout_s: float) -> list[LoadResult]:
+        """Load past the bypass, for probes. After a raise, do not reuse the buffers. Raises BackendError."""
+
+    def delete(self, keys: Sequence[ChunkKey], *, timeout_s: float) -> int:
+        """Delete past the bypass, for probes. Raises BackendError."""
+
+    def usage(self) -> BackendUsage:
+        """Tell how full the store is."""
+
+
+class StorageControl(Protocol):
+    """The switches a fallback policy may throw. Each hold has an owner and is undone by its owner alone."""
+
+    def backend_names(self) -> Sequence[str]:
+        """Names of all tiers, tier 0 first."""
+
+    def set_backend_bypass(self, name: str, bypassed: bool, *, owner: str, reason: str = "") -> None:  # noqa: FBT001 - LMCache's name and order
+        """Leave a backend out of reads and writes, or end this owner's hold on it.
+
+        A backend is bypassed while at least one owner holds it, so that a recovery never undoes
+        an operator's bypass.
+
+        Raises:
+            KeyError: No such backend.
+        """
+
+    def hold_hot_cache(self, *, owner: str) -> None:
+        """Make tier 0 keep chunks (`use_hot`) while this owner holds it."""
+
+    def release_hot_cache(self, *, owner: str) -> int:
+        """End the hold. When `use_hot` thereby goes back to off, clear tier 0; give the chunks cleared."""
+
+
+class CacheManager(Protocol):
+    """What `HealthCheck.create` gets."""
+
+    @property
+    def tiers(self) -> Sequence[Tier]:
+        """The remote and disk stores behind tier 0, in order."""
+
+    @property
+    def storage(self) -> StorageControl:
+        """The switches."""
+
+    @property
+    def health_options(self) -> HealthOptions:
+        """The global health keys."""
+
+    def settings(self, table: str) -> PluginSettings | None:
+        """Give a plugin's validated table; None where the configuration has none."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Of this instance: ``model_name``, ``worker_id``, ``role``."""

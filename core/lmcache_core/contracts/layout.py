@@ -1,0 +1,116 @@
+"""Shape of the attention KV that an engine hands over; what cannot be cached correctly is refused here."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from lmcache_core.errors import LayoutError
+
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
+"""Element types that are stored, by torch name, with bytes per element."""
+
+SERVED_KINDS = frozenset({"full", "mla"})
+"""Kinds of KV group whose chunks of a prefix stay valid whatever follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVGroup:
+    """Some layers that keep their KV alike, as engines with hybrid models report them.
+
+    Attributes:
+        name: As the engine names it; shown in a refusal.
+        kind: ``full``, ``mla``; anything else is refused by `KVLayout`.
+        num_layers: Layers in the group, at least 1.
+    """
+
+    name: str
+    kind: str
+    num_layers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVLayout:
+    """How one token's KV looks; all chunks of an engine share it.
+
+    Attributes:
+        num_layers: Attention layers, at least 1.
+        num_kv_heads: KV heads of this rank; 1 for MLA.
+        head_size: Elements of one head; for MLA the latent and rope part together.
+        dtype: One of `DTYPE_BYTES`.
+        use_mla: One latent vector a layer instead of K and V.
+        groups: Empty for a plain model; else every group the engine has.
+
+    Raises:
+        LayoutError: Names the group or value that cannot be cached correctly, and why.
+    """
+
+    num_layers: int
+    num_kv_heads: int
+    head_size: int
+    dtype: str
+    use_mla: bool = False
+    groups: tuple[KVGroup, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse at registration, never garble later."""
+        for label in ("num_layers", "num_kv_heads", "head_size"):
+            value = getattr(self, label)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise LayoutError(f"kv layout: {label} must be a whole number of at least 1, got {value!r}")
+        if self.dtype not in DTYPE_BYTES:
+            known = ", ".join(sorted(DTYPE_BYTES))
+            raise LayoutError(f"kv layout: dtype {self.dtype!r} is not stored; use one of {known}")
+        if self.use_mla and self.num_kv_heads != 1:
+            raise LayoutError(f"kv layout: mla has one latent head, got num_kv_heads={self.num_kv_heads}")
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        for group in self.groups:
+            if group.kind not in SERVED_KINDS:
+                raise LayoutError(
+                    f"kv layout: group {group.name!r} is of kind {group.kind!r}, whose state cannot be rebuilt "
+                    f"from a prefix's chunks; only {', '.join(sorted(SERVED_KINDS))} are cached, "
+                    "so run this model without lmcache-core"
+                )
+        if len(self.groups) > 1:
+            names = ", ".join(repr(group.name) for group in self.groups)
+            raise LayoutError(
+                f"kv layout: {len(self.groups)} kv groups ({names}); hybrid models are not cached yet, "
+                "run this model without lmcache-core"
+            )
+        for group in self.groups:
+            if (group.kind == "mla") != self.use_mla:
+                raise LayoutError(
+                    f"kv layout: group {group.name!r} is of kind {group.kind!r} but use_mla is {self.use_mla}"
+                )
+            if group.num_layers != self.num_layers:
+                raise LayoutError(
+                    f"kv layout: group {group.name!r} has {group.num_layers} layers of {self.num_layers}; "
+                    "every layer must be in the group"
+                )
+
+    @property
+    def kv_size(self) -> int:
+        """2 for K and V, 1 for MLA: first dimension of the KV tensor."""
+        return 1 if self.use_mla else 2
+
+    @property
+    def hidden_size(self) -> int:
+        """Elements of one token in one layer, K or V: last dimension of the KV tensor."""
+        return self.num_kv_heads * self.head_size
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of KV that one token takes in all layers."""
+        return self.kv_size * self.num_layers * self.hidden_size * DTYPE_BYTES[self.dtype]
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits, different for every shape; part of each key."""
+        shape = (self.num_layers, self.num_kv_heads, self.head_size, self.dtype, self.use_mla)
+        return hashlib.sha256(repr(shape).encode()).hexdigest()[:16]
+
+    def kv_shape(self, tokens: int) -> tuple[int, int, int, int]:
+        """Shape of the KV tensor of so many tokens: ``[kv, layers, tokens, hidden]``."""
+        return (self.kv_size, self.num_layers, tokens, self.hidden_size)

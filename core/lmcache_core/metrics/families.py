@@ -1,0 +1,82 @@
+"""The Prometheus families of one cache instance, on a registry of its own.
+
+Names, units and meanings are LMCache's where it has them. A counter's exposition ends in ``_total``.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class CacheMetrics:
+    """All families. Safe from any thread.
+
+    Attributes:
+        registry: What ``/metrics`` shows; never the process-wide default one, so that two
+            instances in one process do not clash.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._add_health()
+        self._add_requests()
+        self._add_storage()
+
+    def _add_health(self) -> None:
+        backend = ("backend",)
+        self.is_healthy = self._gauge("is_healthy", "1 while the cache serves, 0 while everything is recomputed")
+        self.remote_ping_latency = self._gauge(
+            "remote_ping_latency", "Milliseconds the last ping took; kept until the next one", backend
+        )
+        self.remote_ping_error_code = self._gauge(
+            "remote_ping_error_code",
+            "Last ping: 0 success, -1 timeout, -2 other error; kept until the next one",
+            backend,
+        )
+        self.remote_ping_errors = self._counter("remote_ping_errors", "Failed pings", backend)
+        self.remote_ping_successes = self._counter("remote_ping_successes", "Successful pings", backend)
+        self.get_blocking_failed = self._counter(
+            "get_blocking_failed_count", "Loads that raised or timed out; misses do not count", backend
+        )
+        self.put_failed = self._counter("put_failed_count", "Stores that raised or timed out", backend)
+        self.backend_bypassed = self._gauge("backend_bypassed", "1 while a backend is left out", backend)
+        self.check_healthy = self._gauge("check_healthy", "1 while a health check passes", ("check",))
+        self.check_errors = self._counter("check_errors", "Runs of a health check that raised", ("check",))
+        self.plugin_load_failed = self._gauge("plugin_load_failed", "1 for a plugin that did not load", ("plugin",))
+        self.hook_errors = self._counter("hook_errors", "Exceptions of a plugin that was told something", ("plugin",))
+
+    def _add_requests(self) -> None:
+        self.requested_tokens = self._counter("num_requested_tokens", "Tokens asked for in lookups")
+        self.hit_tokens = self._counter("num_hit_tokens", "Tokens found in lookups")
+        self.retrieved_tokens = self._counter("num_retrieved_tokens", "Tokens delivered by retrieves")
+        self.short_tokens = self._counter("num_short_tokens", "Tokens a retrieve was asked for and did not deliver")
+        self.stored_tokens = self._counter("num_stored_tokens", "Tokens newly stored")
+        self.degraded_requests = self._counter(
+            "degraded_requests", "Calls answered with a no-op because the cache is unhealthy", ("operation",)
+        )
+        self.request_errors = self._counter(
+            "request_errors",
+            "Calls answered with a no-op because the cache itself failed or refused",
+            ("operation", "reason"),
+        )
+
+    def _add_storage(self) -> None:
+        backend = ("backend",)
+        self.local_cache_usage = self._gauge("local_cache_usage", "Bytes of the arena in use")
+        self.evicted_chunks = self._counter("evicted_chunks", "Chunks evicted to make room", backend)
+        self.allocation_failures = self._counter("allocation_failures", "Blocks refused because the arena was full")
+        self.expired_leases = self._counter("expired_leases", "Promises of a lookup that nobody came for")
+        self.lost_chunks = self._counter(
+            "lost_chunks", "Chunks not written to, or not readable from, a backend", ("backend", "reason")
+        )
+        self.written_chunks = self._counter("written_chunks", "Chunks written behind to a backend", backend)
+        self.loaded_chunks = self._counter("loaded_chunks", "Chunks loaded from a backend", backend)
+        self.write_behind_queue = self._gauge("write_behind_queue_chunks", "Chunks waiting to be written", backend)
+        self.events_dropped = self._counter("events_dropped", "Events the bus had no room for")
+        self.subscriber_errors = self._counter("subscriber_errors", "Exceptions of event subscribers", ("subscriber",))
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
+        return Gauge(f"lmcache:{name}", text, labels, registry=self.registry)
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(f"lmcache:{name}", text, labels, registry=self.registry)

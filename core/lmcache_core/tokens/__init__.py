@@ -1,0 +1,1 @@
+"""Token sequences to chunk keys."""
