@@ -49,5 +49,5 @@ class EventSubscriber(ABC):
     def get_subscriptions(self) -> Mapping[EventType | str, Callable[[Event], None]]:
         """Map kinds of event to callbacks; asked once, at registration."""
 
-    def shutdown(self) -> None:
+    def shutdown(self) -> None:  # noqa: B027 - most subscribers have nothing left to do
         """Do the last work; called once, after the last event."""

@@ -25,6 +25,11 @@ class LoadResult(enum.Enum):
     """Not in the store; the buffer is untouched."""
     CORRUPT = "corrupt"
     """In the store, but short, long or damaged; the buffer's content means nothing."""
+    FAILED = "failed"
+    """The store answered, but could not be asked for this key; the buffer's content means nothing.
+
+    Not a miss: it counts as an error. Where no key could be asked, raise BackendError instead.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +70,12 @@ class StorageBackend(ABC):
             deadline: After it nobody waits any more.
 
         Returns:
-            Per key, HIT with all of its buffer filled, MISS with it untouched, or CORRUPT.
+            Per key, HIT with all of its buffer filled, MISS with it untouched, CORRUPT or FAILED.
 
         Raises:
-            BackendError: The store could not be asked. Never report this as MISS: a miss is
-                normal, an error moves the health.
+            BackendError: The store as a whole could not be asked. Never report this as MISS: a
+                miss is normal, an error moves the health. One bad key among good ones is FAILED,
+                so that its siblings are not lost.
         """
 
     @abstractmethod
@@ -100,6 +106,17 @@ class StorageBackend(ABC):
     def usage(self) -> BackendUsage:
         """Tell how full the store is; must not block for long."""
         return BackendUsage()
+
+    def clear(self, *, deadline: float) -> int | None:
+        """Remove every chunk of a store that belongs to this instance alone; give how many.
+
+        None, as here, means that others share the store, so that clearing is its owner's business.
+
+        Raises:
+            BackendError: The store could not be asked.
+        """
+        del deadline
+        return None
 
     @abstractmethod
     def close(self) -> None:

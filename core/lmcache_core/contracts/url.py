@@ -82,6 +82,6 @@ class StoreURL:
 
 def _port_sentence(scheme: str) -> str:
     return (
-        f"the {scheme}:// address has no valid port (1 to {_LAST_PORT}) or host; write scheme://user:password@host:port "
-        "once, and percent-encode '#', '/', '?', '@', '[' and ']' in a password"
+        f"the {scheme}:// address has no valid port (1 to {_LAST_PORT}) or host; write "
+        "scheme://user:password@host:port once, and percent-encode '#', '/', '?', '@', '[' and ']' in a password"
     )

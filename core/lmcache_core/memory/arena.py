@@ -1,0 +1,142 @@
+"""The one preallocated region of CPU memory that all blocks live in."""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+
+ALIGNMENT_BYTES = 4096
+"""Blocks start on a page, so that files, sockets and copies touch whole pages."""
+
+
+class Block:
+    """A frame's bytes in the arena, shared by counted references.
+
+    The index of tier 0 holds one reference, each lease one more; the last to let go frees the block.
+    Only `Arena` changes the count.
+
+    Attributes:
+        offset: Of the first byte in the arena.
+        frame_bytes: Length in use; the arena may round it up.
+        sealed: Whether the frame's header and checksum have been written.
+    """
+
+    __slots__ = ("_arena", "frame_bytes", "offset", "references", "sealed")
+
+    def __init__(self, arena: Arena, offset: int, frame_bytes: int) -> None:
+        self._arena = arena
+        self.offset = offset
+        self.frame_bytes = frame_bytes
+        self.references = 1
+        self.sealed = False
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes, writable. Valid as long as the caller holds a reference."""
+        return self._arena.buffer[self.offset : self.offset + self.frame_bytes]
+
+
+class Arena:
+    """Gives out blocks of one memory map and takes them back, exactly.
+
+    First fit by address over a sorted list of free extents that merge with their neighbours; with
+    blocks of one size, as one model has, the first extent always fits. Safe from any thread.
+
+    The map is never closed by hand: tensors made from a block would point into nothing.
+
+    Args:
+        capacity_bytes: Rounded down to whole pages; at least one page.
+
+    Raises:
+        MemoryError: The system does not give that much address space.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+        if self.capacity_bytes < ALIGNMENT_BYTES:
+            raise MemoryError(f"arena: {capacity_bytes} bytes is less than one page of {ALIGNMENT_BYTES} bytes")
+        try:
+            region = mmap.mmap(-1, self.capacity_bytes)
+        except (OSError, ValueError, OverflowError) as error:
+            raise MemoryError(f"arena: the system refused {self.capacity_bytes} bytes of memory: {error}") from error
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            region.madvise(mmap.MADV_HUGEPAGE)  # first touch of small pages costs more than the copy itself
+        self.buffer = memoryview(region)
+        self._lock = threading.Lock()
+        self._extents: list[tuple[int, int]] = [(0, self.capacity_bytes)]  # (offset, bytes), sorted, never adjacent
+        self._used_bytes = 0
+        self._blocks = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes in blocks, rounding included."""
+        return self._used_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        """Sum of the free extents, counted afresh: with `used_bytes` it must make the capacity."""
+        with self._lock:
+            return sum(size for _, size in self._extents)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks given out and not yet freed."""
+        return self._blocks
+
+    def allocate(self, frame_bytes: int) -> Block | None:
+        """Give a block with one reference, or None when no extent is large enough. Content is arbitrary."""
+        need = _round_up(frame_bytes)
+        with self._lock:
+            for place, (offset, size) in enumerate(self._extents):
+                if size >= need:
+                    if size == need:
+                        del self._extents[place]
+                    else:
+                        self._extents[place] = (offset + need, size - need)
+                    self._used_bytes += need
+                    self._blocks += 1
+                    return Block(self, offset, frame_bytes)
+        return None
+
+    def retain(self, blocks: Iterable[Block]) -> None:
+        """Add one reference to each block.
+
+        Raises:
+            RuntimeError: A block was freed already; a bug of the caller.
+        """
+        with self._lock:
+            for block in blocks:
+                if block.references < 1:
+                    raise RuntimeError(f"arena: block at {block.offset} is used after it was freed")
+                block.references += 1
+
+    def release(self, blocks: Iterable[Block]) -> None:
+        """Drop one reference of each block and free those that have none left.
+
+        Raises:
+            RuntimeError: A block was freed already; a bug of the caller.
+        """
+        with self._lock:
+            for block in blocks:
+                if block.references < 1:
+                    raise RuntimeError(f"arena: block at {block.offset} is released more often than it was taken")
+                block.references -= 1
+                if block.references == 0:
+                    self._free(block.offset, _round_up(block.frame_bytes))
+
+    def _free(self, offset: int, size: int) -> None:
+        self._used_bytes -= size
+        self._blocks -= 1
+        place = bisect_left(self._extents, (offset, 0))
+        if place < len(self._extents) and self._extents[place][0] == offset + size:
+            size += self._extents.pop(place)[1]
+        if place > 0 and sum(self._extents[place - 1]) == offset:
+            offset, before = self._extents.pop(place - 1)
+            size += before
+        insort(self._extents, (offset, size))
+
+
+def _round_up(size: int) -> int:
+    return -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

@@ -1,0 +1,133 @@
+"""Chunks of a prefix on their way into the arena, all missing ones in flight at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from lmcache_core.codec.frame import FrameCodec
+from lmcache_core.contracts.key import ChunkKey
+from lmcache_core.contracts.storage import LoadResult, StorageBackend
+from lmcache_core.memory.arena import Arena, Block
+from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.storage.guard import GuardedTier
+
+_BATCH_BYTES = 8 << 20
+"""One worker's share: large chunks travel alone, small ones together."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierRun:
+    """A run of chunks that one tier said it has: places `start` to `stop` of the request."""
+
+    tier: GuardedTier
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    tier: GuardedTier
+    keys: Sequence[ChunkKey]
+    blocks: Sequence[Block]
+    future: Future[list[str]]
+
+
+class Fetcher:
+    """Loads runs of chunks and checks every frame before anyone sees it.
+
+    Args:
+        arena: Where the blocks are from.
+        codec: Knows what a whole frame is.
+        metrics: Families to count in.
+    """
+
+    def __init__(self, arena: Arena, codec: FrameCodec, metrics: CacheMetrics) -> None:
+        self._arena = arena
+        self._codec = codec
+        self._metrics = metrics
+        self._batch_chunks = max(1, _BATCH_BYTES // codec.frame_bytes)
+
+    def fetch(
+        self, runs: Sequence[tuple[TierRun, Sequence[ChunkKey]]], blocks: list[Block], *, deadline: float
+    ) -> Iterator[Sequence[Block]]:
+        """Load runs in order; give the blocks, some at a time, whose frames are whole and the right ones.
+
+        Stops at the first chunk that is missing, late or damaged. What is given belongs to the
+        caller; the references of all other blocks are dropped here, of a late load only when its
+        worker is done with them.
+
+        Args:
+            runs: Which chunks of which tier.
+            blocks: With one reference each, handed over; not more than there are chunks.
+            deadline: After it nobody waits any more.
+        """
+        groups: list[_Group] = []
+        try:
+            self._start(runs, blocks, deadline, groups)
+            while groups:
+                defects = groups[0].tier.finish_load(groups[0].future, deadline=deadline)
+                if defects is None:
+                    return
+                group = groups.pop(0)
+                whole = next((place for place, defect in enumerate(defects) if defect), len(defects))
+                self._metrics.loaded_chunks.labels(group.tier.name).inc(whole)
+                self._arena.release(group.blocks[whole:])
+                if whole < len(defects):
+                    self._report(group, defects)
+                    yield group.blocks[:whole]
+                    return
+                yield group.blocks
+        finally:
+            self._arena.release(blocks)
+            for group in groups:
+                self._abandon(group)
+
+    def _start(
+        self,
+        runs: Sequence[tuple[TierRun, Sequence[ChunkKey]]],
+        blocks: list[Block],
+        deadline: float,
+        groups: list[_Group],
+    ) -> None:
+        """Move blocks, as far as they go, into groups that are in flight."""
+        for run, keys in runs:
+            for start in range(0, len(keys), self._batch_chunks):
+                share = keys[start : start + self._batch_chunks][: len(blocks)]
+                if share:
+                    groups.append(self._start_group(run.tier, share, blocks[: len(share)], deadline))
+                    del blocks[: len(share)]
+
+    def _start_group(
+        self, tier: GuardedTier, keys: Sequence[ChunkKey], blocks: Sequence[Block], deadline: float
+    ) -> _Group:
+        def load(backend: StorageBackend) -> list[str]:
+            results = backend.load_into(keys, [block.view for block in blocks], deadline=deadline)
+            return [self._defect(*outcome) for outcome in zip(results, keys, blocks, strict=True)]
+
+        return _Group(tier, keys, blocks, tier.start_load(load))
+
+    def _defect(self, result: LoadResult, key: ChunkKey, block: Block) -> str:
+        """Judge one chunk on the worker's thread: ``""`` if whole, else the reason to count."""
+        if result is LoadResult.HIT:
+            defect = self._codec.defect(block.view, key.digest)
+            block.sealed = defect is None
+            return "" if defect is None else f"corrupt_{defect}"
+        return "gone" if result is LoadResult.MISS else result.value
+
+    def _report(self, group: _Group, defects: Sequence[str]) -> None:
+        damaged: list[ChunkKey] = []
+        for key, defect in zip(group.keys, defects, strict=True):
+            if defect:
+                self._metrics.lost_chunks.labels(group.tier.name, defect).inc()
+            if defect.startswith("corrupt"):
+                damaged.append(key)
+        if "failed" in defects:
+            group.tier.count_load_failure("a chunk could not be read")
+        if damaged:
+            group.tier.forget(damaged, "damaged: its frame failed the check")
+
+    def _abandon(self, group: _Group) -> None:
+        group.future.cancel()
+        group.future.add_done_callback(lambda _: self._arena.release(group.blocks))

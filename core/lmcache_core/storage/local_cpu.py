@@ -1,0 +1,136 @@
+"""Tier 0: blocks of the arena, found by chunk digest."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from lmcache_core.memory.arena import Arena, Block
+from lmcache_core.memory.eviction import LRUIndex
+from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.storage.cleared import Cleared
+
+NAME = "LocalCPUBackend"
+
+
+class LocalCPUBackend:
+    """Keeps chunks in the arena, and lends blocks for staging even while it keeps none.
+
+    `use_hot` says whether a committed chunk stays to be found. It is on while the operator's setting
+    is on or somebody holds it on; whoever lets go undoes his own hold only.
+
+    Args:
+        arena: Where blocks come from.
+        frame_bytes: Length of every block.
+        use_hot: The operator's setting, ``local_cpu``.
+        metrics: Families to count in.
+    """
+
+    name = NAME
+
+    def __init__(self, arena: Arena, *, frame_bytes: int, use_hot: bool, metrics: CacheMetrics) -> None:
+        self.arena = arena
+        self._frame_bytes = frame_bytes
+        self._metrics = metrics
+        self._evicted = metrics.evicted_chunks.labels(NAME)
+        self._lock = threading.Lock()
+        self._index = LRUIndex()
+        self._operator_hot = use_hot
+        self._holders: set[str] = set()
+        metrics.local_cache_usage.set_function(lambda: arena.used_bytes)
+
+    @property
+    def use_hot(self) -> bool:
+        """Whether committed chunks stay to be found."""
+        return self._operator_hot or bool(self._holders)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks that can be found."""
+        return len(self._index)
+
+    def reserve(self, count: int) -> list[Block]:
+        """Lend up to so many blocks, each with one reference of the caller's, evicting as needed.
+
+        Fewer than asked for means that everything else is leased; that is counted.
+        """
+        blocks: list[Block] = []
+        with self._lock:
+            while len(blocks) < count:
+                block = self.arena.allocate(self._frame_bytes)
+                if block is None:
+                    if not self._evict(count - len(blocks)):
+                        self._metrics.allocation_failures.inc()
+                        break
+                    continue
+                blocks.append(block)
+        return blocks
+
+    def _evict(self, count: int) -> int:
+        going: list[bytes] = []
+        for digest in self._index.victims():
+            going.append(digest)
+            if len(going) == count:
+                break
+        blocks = [block for digest in going if (block := self._index.pop(digest)) is not None]
+        self.arena.release(blocks)
+        self._evicted.inc(len(blocks))
+        return len(blocks)
+
+    def commit(self, digests: Sequence[bytes], blocks: Sequence[Block]) -> None:
+        """Make filled blocks findable, if `use_hot`; the caller keeps its own references.
+
+        A chunk that is there already stays; the first writer wins.
+        """
+        with self._lock:
+            if not self.use_hot:
+                return
+            for digest, block in zip(digests, blocks, strict=True):
+                if digest not in self._index:
+                    self.arena.retain((block,))
+                    self._index.put(digest, block)
+            self._index.touch([digest for digest in digests if digest in self._index])
+
+    def missing(self, digests: Sequence[bytes]) -> list[int]:
+        """Give the places of the digests that are not here."""
+        with self._lock:
+            return [place for place, digest in enumerate(digests) if digest not in self._index]
+
+    def lease_run(self, digests: Sequence[bytes]) -> list[Block]:
+        """Lend the leading run of digests that are here: one reference each, of the caller's."""
+        with self._lock:
+            found = self._index.leading_run(digests)
+            self.arena.retain(found)
+            self._index.touch(digests[: len(found)])
+        return found
+
+    def clear(self) -> Cleared:
+        """Make every chunk unfindable; leased ones are freed when their readers let go."""
+        with self._lock:
+            return self._clear()
+
+    def _clear(self) -> Cleared:
+        blocks = self._index.drain()
+        leased = sum(block.references > 1 for block in blocks)
+        self.arena.release(blocks)
+        return Cleared(backend=NAME, chunks=len(blocks), leased=leased)
+
+    def set_use_hot(self, use_hot: bool) -> Cleared:  # noqa: FBT001 - a switch takes a boolean
+        """Change the operator's setting; chunks are cleared when nothing holds `use_hot` on any more."""
+        with self._lock:
+            self._operator_hot = use_hot
+            return self._clear_if_cold()
+
+    def hold(self, owner: str) -> None:
+        """Keep `use_hot` on for this owner; holding twice is holding once."""
+        with self._lock:
+            self._holders.add(owner)
+
+    def release_hold(self, owner: str) -> Cleared:
+        """End the owner's hold; clear if `use_hot` thereby goes off, so that no temporary entry stays."""
+        with self._lock:
+            self._holders.discard(owner)
+            return self._clear_if_cold()
+
+    def _clear_if_cold(self) -> Cleared:
+        return Cleared(backend=NAME, chunks=0) if self.use_hot else self._clear()

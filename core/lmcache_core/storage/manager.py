@@ -1,0 +1,218 @@
+"""All tiers as one store: tier 0 first, then each guarded store in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from lmcache_core.codec.frame import FrameCodec
+from lmcache_core.contracts.key import ChunkKey, KeyNamespace
+from lmcache_core.memory.arena import Block
+from lmcache_core.memory.lease import Lease, PromiseTable
+from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.storage import local_cpu
+from lmcache_core.storage.cleared import Cleared
+from lmcache_core.storage.fetch import Fetcher, TierRun
+from lmcache_core.storage.guard import GuardedTier
+from lmcache_core.storage.local_cpu import LocalCPUBackend
+from lmcache_core.storage.writeback import WriteBehind
+
+Plan = tuple[TierRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRun:
+    """The chunks of one request: a namespace and the digests of all full chunks, in order."""
+
+    namespace: KeyNamespace
+    digests: Sequence[bytes]
+
+    def keys(self, start: int, stop: int) -> list[ChunkKey]:
+        """Keys of some of the chunks; made only where a store behind tier 0 is asked."""
+        return [ChunkKey(self.namespace, digest) for digest in self.digests[start:stop]]
+
+
+class StorageManager:
+    """Looks up, fetches and keeps chunks; is the `StorageControl` that fallback policies get.
+
+    Args:
+        local: Tier 0.
+        tiers: The stores behind it, in order.
+        codec: Frames of this engine's chunks.
+        metrics: Families to count in.
+        write_behind_chunks: Bound of each tier's write-behind queue.
+        lease_ttl_s: Seconds a lookup's promise is kept.
+        clock: Monotonic seconds, for the leases.
+    """
+
+    def __init__(
+        self,
+        *,
+        local: LocalCPUBackend,
+        tiers: Sequence[GuardedTier],
+        codec: FrameCodec,
+        metrics: CacheMetrics,
+        write_behind_chunks: int,
+        lease_ttl_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.local = local
+        self.tiers = tuple(tiers)
+        self.codec = codec
+        self._arena = local.arena
+        self._metrics = metrics
+        self._fetcher = Fetcher(self._arena, codec, metrics)
+        self._promises: PromiseTable[Plan] = PromiseTable(lease_ttl_s, clock)
+        self._writers = [
+            WriteBehind(tier, codec, limit_chunks=write_behind_chunks, metrics=metrics) for tier in self.tiers
+        ]
+
+    @property
+    def promises(self) -> int:
+        """Lookups whose retrieve has not come yet."""
+        return len(self._promises)
+
+    # -- data path ------------------------------------------------------------
+
+    def lookup(self, run: ChunkRun, request: bytes, *, deadline: float) -> int:
+        """Count the leading chunks that can be fetched, and lease those of tier 0 for the fetch."""
+        lease = Lease(self._arena, self.local.lease_run(run.digests))
+        try:
+            plan = self._plan(run, len(lease.blocks), deadline)
+        except BaseException:
+            lease.release()
+            raise
+        found = plan[-1].stop if plan else len(lease.blocks)
+        if found:
+            self._promises.add(request, lease, plan)
+        return found
+
+    def fetch(self, run: ChunkRun, request: bytes, *, deadline: float) -> Generator[Block, None, None]:
+        """Give the blocks of the leading chunks in order; each is valid until the iterator is closed.
+
+        What a lookup of the same request promised is used first, so that it is kept.
+        """
+        promise = self._promises.take(request)
+        held = list(promise.lease.take()) if promise is not None else []
+        try:
+            if promise is None or not promise.plan:
+                held += self.local.lease_run(run.digests[len(held) :])
+            yield from tuple(held)
+            plan = promise.plan if promise is not None else self._plan(run, len(held), deadline)
+            with closing(self._fetch_rest(run, plan, len(held), deadline)) as rest:
+                for blocks in rest:
+                    held += blocks
+                    yield from blocks
+            if plan:
+                self.local.commit(run.digests[: len(held)], held)
+        finally:
+            self._arena.release(held)
+
+    def _fetch_rest(
+        self, run: ChunkRun, plan: Plan, start: int, deadline: float
+    ) -> Generator[Sequence[Block], None, None]:
+        wanted = [
+            (part, run.keys(max(part.start, start), part.stop))
+            for part in plan
+            if part.stop > start and not part.tier.bypassed
+        ]
+        if wanted and wanted[0][0].start <= start:
+            blocks = self.local.reserve(sum(len(keys) for _, keys in wanted))
+            yield from self._fetcher.fetch(wanted, blocks, deadline=deadline)
+
+    def _plan(self, run: ChunkRun, start: int, deadline: float) -> Plan:
+        """Ask the tiers, one round trip each, for the chunks from `start` on."""
+        plan: list[TierRun] = []
+        for tier in self.tiers:
+            if start == len(run.digests):
+                break
+            if tier.bypassed:
+                continue
+            present = tier.count_present(run.keys(start, len(run.digests)), deadline=deadline)
+            if present:
+                plan.append(TierRun(tier, start, start + present))
+                start += present
+        return tuple(plan)
+
+    def release(self, request: bytes) -> bool:
+        """Give up a lookup's promise; False if there is none."""
+        promise = self._promises.take(request)
+        if promise is not None:
+            promise.lease.release()
+        return promise is not None
+
+    def keep(self, run: ChunkRun, places: Sequence[int], blocks: Sequence[Block]) -> None:
+        """Make filled blocks findable in tier 0 and queue them for the tiers behind it.
+
+        Args:
+            run: The request's chunks.
+            places: Which of them the blocks hold.
+            blocks: With one reference each, handed over.
+        """
+        digests = [run.digests[place] for place in places]
+        try:
+            self.local.commit(digests, blocks)
+            for writer in self._writers:
+                for digest, block in zip(digests, blocks, strict=True):
+                    self._arena.retain((block,))
+                    writer.offer(ChunkKey(run.namespace, digest), block, Lease(self._arena, (block,)))
+        finally:
+            self._arena.release(blocks)
+
+    # -- housekeeping ---------------------------------------------------------
+
+    def sweep(self) -> int:
+        """Release the leases that nobody came for; give how many."""
+        expired = self._promises.expire()
+        self._metrics.expired_leases.inc(expired)
+        return expired
+
+    def flush(self, timeout_s: float = 30.0) -> bool:
+        """Wait for the write-behind of every tier; False when it takes too long."""
+        deadline = time.monotonic() + timeout_s
+        drained = [writer.flush(max(0.0, deadline - time.monotonic())) for writer in self._writers]
+        return all(drained)
+
+    def clear(self) -> list[Cleared]:
+        """Clear what is this instance's own, and say of each tier what happened."""
+        report = [self.local.clear()]
+        report.extend(tier.clear() for tier in self.tiers)
+        return report
+
+    def close(self, drain_s: float) -> None:
+        """Drain the write-behind queues, at most so long in all, and let go of every store."""
+        deadline = time.monotonic() + drain_s
+        for writer in self._writers:
+            writer.stop(max(0.0, deadline - time.monotonic()))
+        for tier in self.tiers:
+            tier.close()
+        self._promises.drop_all()
+
+    # -- contracts.control.StorageControl -------------------------------------
+
+    def backend_names(self) -> list[str]:
+        """Names of all tiers, tier 0 first."""
+        return [local_cpu.NAME, *(tier.name for tier in self.tiers)]
+
+    def set_backend_bypass(self, name: str, bypassed: bool, *, owner: str, reason: str = "") -> None:  # noqa: FBT001 - LMCache's name and order
+        """Hold a backend out of live traffic, or end this owner's hold; see `StorageControl`."""
+        for tier in self.tiers:
+            if tier.name == name:
+                tier.hold_bypass(owner, reason) if bypassed else tier.release_bypass(owner)
+                return
+        known = ", ".join(tier.name for tier in self.tiers) or "none"
+        raise KeyError(f"no backend {name!r} can be bypassed; known: {known}")
+
+    def bypassed(self) -> dict[str, tuple[str, ...]]:
+        """Backends left out, with the owners that hold them."""
+        return {tier.name: tuple(sorted(tier.holders())) for tier in self.tiers if tier.bypassed}
+
+    def hold_hot_cache(self, *, owner: str) -> None:
+        """Make tier 0 keep chunks while this owner holds it."""
+        self.local.hold(owner)
+
+    def release_hot_cache(self, *, owner: str) -> int:
+        """End the hold; give the chunks cleared."""
+        return self.local.release_hold(owner).chunks

@@ -1,0 +1,130 @@
+"""Write-behind: chunks go to the further tiers from their own blocks, never in the way of a request."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from lmcache_core.codec.frame import FrameCodec
+from lmcache_core.contracts.key import ChunkKey
+from lmcache_core.memory.arena import Block
+from lmcache_core.memory.lease import Lease
+from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.storage.guard import GuardedTier
+
+_BATCH_BYTES = 8 << 20
+"""Enough for one call to be worth its round trip, little enough to end well within a deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    key: ChunkKey
+    block: Block
+    lease: Lease
+
+
+class WriteBehind:
+    """A bounded queue in front of one tier. What has no room is shed and counted, never waited for.
+
+    Args:
+        tier: Where the chunks go.
+        codec: Seals a block before its first journey.
+        limit_chunks: Most chunks waiting, at least 1.
+        metrics: Families to count in.
+    """
+
+    def __init__(self, tier: GuardedTier, codec: FrameCodec, *, limit_chunks: int, metrics: CacheMetrics) -> None:
+        self._tier = tier
+        self._codec = codec
+        self._limit = limit_chunks
+        self._metrics = metrics
+        self._batch_chunks = max(1, _BATCH_BYTES // codec.frame_bytes)
+        self._changed = threading.Condition()
+        self._waiting: deque[_Job] = deque()
+        self._writing = 0
+        self._stopped = False
+        self._gauge = metrics.write_behind_queue.labels(tier.name)
+        self._threads = [
+            threading.Thread(target=self._run, name=f"lmcache-{tier.name}-behind-{number}", daemon=True)
+            for number in range(max(1, tier.connections // 2))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def offer(self, key: ChunkKey, block: Block, lease: Lease) -> bool:
+        """Queue a chunk; its lease is released when it is written, lost, or not accepted."""
+        if self._tier.bypassed:
+            reason = "bypassed"
+        else:
+            with self._changed:
+                reason = "stopped" if self._stopped else "queue_full" if len(self._waiting) >= self._limit else ""
+                if not reason:
+                    self._waiting.append(_Job(key, block, lease))
+                    self._gauge.set(len(self._waiting))
+                    self._changed.notify()
+        if reason:
+            lease.release()
+            self._lose(1, reason)
+        return not reason
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until everything offered so far has been written or lost; False when that takes too long."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not self._waiting and not self._writing, max(0.0, deadline - time.monotonic())
+            )
+
+    def stop(self, timeout_s: float) -> None:
+        """Write what can be written in time; the rest is lost and counted."""
+        self.flush(timeout_s)
+        with self._changed:
+            self._stopped = True
+            left = list(self._waiting)
+            self._waiting.clear()
+            self._gauge.set(0)
+            self._changed.notify_all()
+        for job in left:
+            job.lease.release()
+        self._lose(len(left), "stopped")
+
+    def _run(self) -> None:
+        while batch := self._take():
+            try:
+                self._write(batch)
+            finally:
+                with self._changed:
+                    self._writing -= len(batch)
+                    self._changed.notify_all()
+
+    def _take(self) -> list[_Job]:
+        """Wait for a batch; empty once stopped."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._stopped)
+            batch = [self._waiting.popleft() for _ in range(min(self._batch_chunks, len(self._waiting)))]
+            self._writing += len(batch)
+            self._gauge.set(len(self._waiting))
+            return batch
+
+    def _write(self, batch: list[_Job]) -> None:
+        for job in batch:
+            if not job.block.sealed:
+                # Two tiers may both seal one block: they write the same bytes.
+                self._codec.seal(job.block.view, job.key.digest)
+                job.block.sealed = True
+
+        def finished() -> None:
+            for job in batch:
+                job.lease.release()
+
+        reason = self._tier.write([(job.key, job.block.view) for job in batch], finished)
+        if reason:
+            self._lose(len(batch), reason)
+        else:
+            self._metrics.written_chunks.labels(self._tier.name).inc(len(batch))
+
+    def _lose(self, chunks: int, reason: str) -> None:
+        if chunks:
+            self._metrics.lost_chunks.labels(self._tier.name, reason).inc(chunks)
