@@ -61,6 +61,7 @@ class EventBus:
         self._queue: deque[Event] = deque()
         self._callbacks: dict[EventType | str, tuple[tuple[str, _Callback], ...]] = {}
         self._subscribers: list[tuple[str, EventSubscriber]] = []
+        self._failing: set[str] = set()
         self._thread: threading.Thread | None = None
         self._closing = False
         self._warned_s = float("-inf")
@@ -75,7 +76,7 @@ class EventBus:
             return
         event = Event(event_type, self._clock(), {} if metadata is None else metadata, session_id)
         with self._lock:
-            if self._active and len(self._queue) < self._limit:
+            if not self._closing and len(self._queue) < self._limit:
                 self._queue.append(event)
                 self._arrived.notify()
                 return
@@ -154,6 +155,10 @@ class EventBus:
     def _call(self, name: str, callback: Callable[..., None], *args: Event) -> None:
         try:
             callback(*args)
-        except BaseException as error:  # noqa: BLE001 - the border of one subscriber: nothing it raises may reach its siblings
+        except BaseException as error:  # the border of one subscriber: nothing it raises may reach its siblings
             self._metrics.subscriber_errors.labels(name).inc()
-            log.warning("event subscriber %s failed", name, exc_info=error)
+            if name not in self._failing:
+                self._failing.add(name)
+                log.warning("event subscriber %s failed; its next errors are only counted", name, exc_info=error)
+        else:
+            self._failing.discard(name)

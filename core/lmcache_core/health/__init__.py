@@ -1,0 +1,1 @@
+"""Watches every part of the cache and says whether it may serve."""

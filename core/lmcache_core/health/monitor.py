@@ -1,0 +1,292 @@
+"""The thread that runs all checks, judges them, and opens and closes the engine's gate."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lmcache_core.contracts.control import HealthOptions, StorageControl
+from lmcache_core.contracts.fallback import FallbackPolicy
+from lmcache_core.contracts.health import HealthCheck, HealthState
+from lmcache_core.contracts.report import CheckReport, HealthReport
+from lmcache_core.health.fallback import Fallbacks
+from lmcache_core.health.roster import enlist
+from lmcache_core.health.run import Outcome, run_check
+from lmcache_core.health.verdict import Verdict, age_check, judge_checks
+from lmcache_core.health.watch import CheckWatch
+from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.threads import PeriodicThread, PeriodicThreadRegistry, ThreadLevel, ThreadRunSummary, describe_error
+from lmcache_core.workers import WorkerPool
+
+log = logging.getLogger(__name__)
+
+_NAME = "health-monitor-thread"  # LMCache's name
+_LONGEST_WAIT_S = 3600.0  # threading waits overflow on huge numbers
+_INTERVALS_UNTIL_STUCK = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the thread saw when it last looked; readers see all of it or none."""
+
+    taken_s: float
+    checks: tuple[CheckReport, ...]
+    beliefs_s: tuple[float, ...]
+    blocking: tuple[str, ...]
+
+
+class HealthMonitor(PeriodicThread):
+    """Runs each check on its own interval and worker thread, and answers failures by policy.
+
+    A run of this thread is one look at all checks: judge what has arrived or hangs, start what is
+    due, settle policies, tell who asked. `is_healthy` and `report` are safe from any thread and
+    never wait for a check or a store.
+
+    Args:
+        checks: ``(plugin, origin, check)``; names must be unique.
+        policies: Fallback policies by name.
+        storage: The switches that policies throw.
+        options: Defaults for checks that set no interval or timeout.
+        metrics: Where health is exported.
+        on_change: Told, on this thread, when the system's or a check's state changed; must not block.
+        registry: Of periodic threads.
+        init_failed_reason: Not empty: the cache never serves, and `start` starts nothing.
+        plugins_failed: Plugins that did not load, with reasons.
+        bypassed: Gives the bypassed backends with their owners.
+        clock: Seconds that never go back.
+
+    Raises:
+        ConfigError: A policy or a backend that a check names is not there, or cannot do anything for it.
+        PluginError: Two checks with one name, or a check that cannot be asked for its terms.
+    """
+
+    def __init__(
+        self,
+        *,
+        checks: Sequence[tuple[str, str, HealthCheck]],
+        policies: Mapping[str, FallbackPolicy],
+        storage: StorageControl,
+        options: HealthOptions,
+        metrics: CacheMetrics,
+        on_change: Callable[[HealthReport], None],
+        registry: PeriodicThreadRegistry,
+        init_failed_reason: str = "",
+        plugins_failed: Mapping[str, str] | None = None,
+        bypassed: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        watches = enlist(checks, options, clock())
+        interval_s = min([options.ping_interval, *(watch.terms.interval_s for watch in watches)])
+        super().__init__(_NAME, interval_s, ThreadLevel.CRITICAL, registry=registry, clock=clock)
+        self._fallbacks = Fallbacks(policies, storage, metrics)
+        self._fallbacks.validate(watches)
+        self._watches = watches
+        self._options = options
+        self._metrics = metrics
+        self._on_change = on_change
+        self._init_failed_reason = init_failed_reason
+        self._plugins_failed = dict(plugins_failed or {})
+        self._bypassed = bypassed
+        self._pool = WorkerPool("health-check", max(1, len(watches)))
+        self._arrivals: deque[tuple[CheckWatch, Outcome]] = deque()
+        self._wake_requested = False
+        self._first_round = threading.Event()
+        self._lock = threading.Lock()  # around what report() and the thread both write: the verdict and the gate
+        self._healthy = False
+        self._verdict = Verdict(healthy=False, state=HealthState.UNKNOWN)
+        self._since_s = clock()
+        self._told: tuple[object, ...] = ()
+        self._look = self._take_look()
+        self._compose()
+
+    def is_healthy(self) -> bool:
+        """Tell whether the cache may serve; an attribute read."""
+        return self._healthy
+
+    def get_health_checks(self) -> list[HealthCheck]:
+        """Give all checks, by name."""
+        return [watch.check for watch in self._watches]
+
+    def wait_first_round(self, timeout_s: float) -> bool:
+        """Wait until every check has a verdict; False when that took too long."""
+        return self._first_round.wait(timeout_s)
+
+    @property
+    def first_round_done(self) -> bool:
+        """Whether every check has a verdict, or none ever will have one as the cache did not initialise."""
+        return self._first_round.is_set()
+
+    def wake(self) -> None:
+        """Run all checks soon: live traffic has met an error. Cheap; a flood starts few extra runs."""
+        self._wake_requested = True
+        super().wake()
+
+    def start(self) -> None:
+        """Begin the first round; after a failed initialisation there is nothing to begin."""
+        if self._init_failed_reason:
+            log.error("the cache did not initialise and only recomputes: %s", self._init_failed_reason)
+            self._first_round.set()
+            self._tell(self._compose())
+            return
+        if not self._watches:
+            self._first_round.set()
+        self._look = self._take_look()
+        super().start()
+        self._compose()
+
+    def stop(self, timeout_s: float = 5.0) -> bool:
+        """End the rounds; from here on the cache does not serve, as nobody watches it."""
+        stopped = super().stop(timeout_s)
+        self._pool.close()
+        self._compose()
+        return stopped
+
+    def report(self) -> HealthReport:
+        """Give the whole verdict with its evidence and age."""
+        return self._compose()
+
+    def _execute(self) -> ThreadRunSummary:
+        now_s = self._clock()
+        self._take_arrivals(now_s)
+        for watch in self._watches:
+            watch.tick(now_s)
+            if watch.is_due(now_s):
+                watch.start(now_s)
+                self._submit(watch)
+            if watch.judged_s is not None:
+                self._fallbacks.settle(watch)
+        if all(watch.judged_s is not None for watch in self._watches):
+            self._first_round.set()
+        self._end_if_irrecoverable()
+        self._look = self._take_look()
+        self._tell(self._compose())
+        return self._summary()
+
+    def _next_wait_s(self) -> float:
+        if self._watches:
+            self.interval_s = min(watch.terms.interval_s for watch in self._watches)
+        now_s = self._clock()
+        waits_s = [watch.next_event_s() - now_s for watch in self._watches]
+        return max(0.0, min([self.interval_s, _LONGEST_WAIT_S, *waits_s]))
+
+    def _on_exit(self) -> None:
+        self._compose()
+
+    def _take_arrivals(self, now_s: float) -> None:
+        while self._arrivals:
+            watch, outcome = self._arrivals.popleft()
+            if outcome.error is not None:
+                self._note_raise(watch, outcome.error)
+            watch.finish(outcome, now_s)
+        if self._wake_requested:
+            self._wake_requested = False
+            for watch in self._watches:
+                watch.request()
+
+    def _submit(self, watch: CheckWatch) -> None:
+        def arrive(outcome: Outcome) -> None:
+            self._arrivals.append((watch, outcome))
+            PeriodicThread.wake(self)
+
+        if not self.stop_requested:
+            self._pool.submit(lambda: arrive(run_check(watch.check, self._options)))
+
+    def _note_raise(self, watch: CheckWatch, error: BaseException) -> None:
+        self._metrics.check_errors.labels(watch.name).inc()
+        if watch.reason != describe_error(error):
+            log.warning("health check %s failed with %s", watch.name, describe_error(error), exc_info=error)
+
+    def _end_if_irrecoverable(self) -> None:
+        for watch in self._watches:
+            if watch.irrecoverable and not self._end_reason:
+                reason = f"check {watch.name!r} gave up for ever: {watch.reason}"
+                log.critical("%s; the cache only recomputes until it is restarted", reason)
+                self._end(reason)
+
+    def _take_look(self) -> _Look:
+        now_s = self._clock()
+        checks = tuple(watch.report(now_s) for watch in self._watches)
+        for check in checks:
+            passing = check.state in {HealthState.UP, HealthState.DEGRADED, HealthState.SKIPPED}
+            self._metrics.check_healthy.labels(check.name).set(passing)
+        return _Look(
+            taken_s=now_s,
+            checks=checks,
+            beliefs_s=tuple(watch.belief_s for watch in self._watches),
+            blocking=tuple(watch.name for watch in self._watches if not self._fallbacks.keeps_serving(watch)),
+        )
+
+    def _compose(self) -> HealthReport:
+        """Judge the last look as of now, and move the gate."""
+        bypassed = self._bypassed()
+        with self._lock:
+            look, now_s = self._look, self._clock()
+            elapsed_s = max(0.0, now_s - look.taken_s)
+            checks = tuple(
+                age_check(check, elapsed_s, belief_s)
+                for check, belief_s in zip(look.checks, look.beliefs_s, strict=True)
+            )
+            verdict = self._judge_thread(elapsed_s) or judge_checks(
+                checks, blocking=look.blocking, bypassed=bypassed, plugins_failed=self._plugins_failed
+            )
+            if (verdict.state, verdict.healthy) != (self._verdict.state, self._verdict.healthy):
+                self._since_s = now_s
+            self._verdict = verdict
+            self._healthy = verdict.healthy
+            self._metrics.is_healthy.set(verdict.healthy)
+            return HealthReport(
+                healthy=verdict.healthy,
+                state=verdict.state,
+                reason=verdict.reason,
+                since_s=max(0.0, now_s - self._since_s),
+                checks=checks,
+                bypassed=bypassed,
+                plugins_failed=self._plugins_failed,
+            )
+
+    def _judge_thread(self, elapsed_s: float) -> Verdict | None:
+        """What the state of this thread says, whatever the checks say; None while it does its work."""
+        down, unknown = HealthState.DOWN, HealthState.UNKNOWN
+        waiting = ", ".join(repr(check.name) for check in self._look.checks if check.age_s is None)
+        grounds = (
+            (self._init_failed_reason, down, f"the cache did not initialise: {self._init_failed_reason}"),
+            (self._end_reason, down, self._end_reason),
+            (self._thread is None, unknown, "the health monitor has not started"),
+            (self.stop_requested, unknown, "the health monitor is stopped"),
+            (not self.is_running, down, f"thread {_NAME!r} died; restart the process"),
+            (elapsed_s > _INTERVALS_UNTIL_STUCK * self.interval_s, unknown, f"thread {_NAME!r} is stuck"),
+            (not self._first_round.is_set(), unknown, f"the first round of checks waits for {waiting}"),
+        )
+        return next((Verdict(False, state, reason) for holds, state, reason in grounds if holds), None)  # noqa: FBT003 - the record's order
+
+    def _tell(self, report: HealthReport) -> None:
+        states = (report.healthy, report.state, *(check.state for check in report.checks))
+        if states == self._told:
+            return
+        first, self._told = not self._told, states
+        if not first:
+            log.log(
+                logging.INFO if report.healthy else logging.WARNING,
+                "health is %s: %s",
+                report.state.value,
+                report.reason or "all checks pass",
+            )
+        try:
+            self._on_change(report)
+        except BaseException as error:  # the border to whoever wants to be told
+            log.warning("a listener to health changes failed with %s", describe_error(error), exc_info=error)
+
+    def _summary(self) -> ThreadRunSummary:
+        failed = [watch.name for watch in self._watches if watch.failing]
+        extra: dict[str, Any] = {
+            "total_checks": len(self._watches),
+            "failed_checks": failed,
+            "bypassed_backends": sorted(self._bypassed()),
+        }
+        message = f"Failed checks: {failed}" if failed else "All checks passed"
+        return ThreadRunSummary(success=not failed, message=message, extra_info=extra)
