@@ -1,0 +1,7 @@
+"""The plugin host: finds plugins by entry point, loads each alone, and keeps what they declare."""
+
+from lmcache_core.registry.collect import PluginRegistry
+from lmcache_core.registry.load import load_plugins
+from lmcache_core.registry.record import Declared, PluginRecord, PluginState
+
+__all__ = ["Declared", "PluginRecord", "PluginRegistry", "PluginState", "load_plugins"]

@@ -1,0 +1,162 @@
+"""All that the loaded plugins declare, each item with the plugin that declared it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from lmcache_core.contracts.command import CommandSpec, UsageSinkSpec
+from lmcache_core.contracts.event import EventSubscriber
+from lmcache_core.contracts.fallback import FallbackPolicy
+from lmcache_core.contracts.health import HealthCheck
+from lmcache_core.contracts.message import UsageMessage
+from lmcache_core.contracts.metric import MetricSpec, TelemetryContext
+from lmcache_core.contracts.report import HealthReport
+from lmcache_core.contracts.settings import PluginSettings
+from lmcache_core.contracts.storage import StorageBackendSpec
+from lmcache_core.errors import LMCacheError, PluginError, PluginUnavailableError
+from lmcache_core.registry import conform
+from lmcache_core.registry.discover import Found
+from lmcache_core.registry.hooks import describe, discard
+from lmcache_core.registry.loaded import LoadedPlugin
+from lmcache_core.registry.record import Declared, PluginRecord, PluginState
+
+log = logging.getLogger(__name__)
+
+OnHookError = Callable[[str], None]
+"""Told the name of a plugin whose hook raised after start-up; the place to count it."""
+
+
+class PluginRegistry:
+    """Everything the plugins brought. Built by `load_plugins`; read from any thread.
+
+    Args:
+        records: All discovered plugins, in order.
+        loaded: Those whose declarations are in force, in order.
+        problems: What would have stopped start-up, had it been strict.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[PluginRecord] = (),
+        loaded: Sequence[LoadedPlugin] = (),
+        problems: Sequence[LMCacheError] = (),
+    ) -> None:
+        self.plugins = tuple(records)
+        self.problems = tuple(problems)
+        self._loaded = tuple(loaded)
+        self._late: dict[str, str] = {}
+
+    def tables(self) -> list[Declared[type[PluginSettings]]]:
+        """Models of the tables that plugins own."""
+        return [item for one in self._loaded for item in one.credit(one.declared.tables)]
+
+    def health_checks(self) -> list[Declared[type[HealthCheck]]]:
+        """Classes of health checks."""
+        return [item for one in self._loaded for item in one.credit(one.declared.checks)]
+
+    def policies(self) -> dict[str, Declared[type[FallbackPolicy]]]:
+        """Fallback policies by name."""
+        return {item.value.name: item for one in self._loaded for item in one.credit(one.declared.policies)}
+
+    def backends(self) -> dict[str, Declared[StorageBackendSpec]]:
+        """Kinds of store by URL scheme, usable or not; see `unusable`."""
+        return {
+            scheme: item
+            for one in self._loaded
+            for item in one.credit(one.declared.backends)
+            for scheme in item.value.schemes
+        }
+
+    def unusable(self, scheme: str) -> PluginUnavailableError | None:
+        """Say what must be installed before a scheme's store can be built; None when it can be."""
+        for one in self._loaded:
+            for spec in one.declared.backends:
+                if scheme in spec.schemes:
+                    return one.lacking(spec)
+        return None
+
+    def usage_messages(self) -> list[Declared[type[UsageMessage]]]:
+        """Types of usage message."""
+        return [item for one in self._loaded for item in one.credit(one.declared.messages)]
+
+    def usage_sinks(self) -> dict[str, Declared[UsageSinkSpec]]:
+        """Usage sinks by name."""
+        return {item.value.name: item for one in self._loaded for item in one.credit(one.declared.sinks)}
+
+    def commands(self) -> dict[str, Declared[CommandSpec]]:
+        """Sub-commands by name."""
+        return {item.value.name: item for one in self._loaded for item in one.credit(one.declared.commands)}
+
+    def metric_specs(
+        self, context: TelemetryContext, *, on_hook_error: OnHookError | None = None
+    ) -> list[Declared[MetricSpec]]:
+        """Ask for metric specs; a plugin that fails here is left out, logged, and in `failed`."""
+        items = self._ask("lmcache_metric_specs", context, MetricSpec, on_hook_error)
+        return cast("list[Declared[MetricSpec]]", items)
+
+    def event_subscribers(
+        self, context: TelemetryContext, *, on_hook_error: OnHookError | None = None
+    ) -> list[Declared[EventSubscriber]]:
+        """Ask for event subscribers; a plugin that fails here is left out, logged, and in `failed`."""
+        items = self._ask("lmcache_event_subscribers", context, EventSubscriber, on_hook_error)
+        return cast("list[Declared[EventSubscriber]]", items)
+
+    def health_changed(self, report: HealthReport, *, on_hook_error: OnHookError | None = None) -> None:
+        """Tell every plugin that asked. One that raises is logged and counted and harms no other."""
+        for one in self._loaded:
+            if "lmcache_health_changed" in one.hooks.names:
+                self._tell(one, report, on_hook_error)
+
+    def failed(self) -> dict[str, str]:
+        """Plugins that are not in force though nobody disabled them: name to reason."""
+        lost = {one.name: one.reason for one in self.plugins if _is_lost(one)}
+        return {**lost, **self._late}
+
+    def unloaded(self) -> dict[str, str]:
+        """Plugins of which nothing is registered, disabled ones included: name to reason."""
+        return {one.name: one.reason for one in self.plugins if not one.registered}
+
+    def _tell(self, one: LoadedPlugin, report: HealthReport, on_hook_error: OnHookError | None) -> None:
+        hook = "lmcache_health_changed"
+        try:
+            if discard(one.hooks.call(hook, {"report": report})):
+                raise one.found.error(f"hook {hook} returned a coroutine")  # noqa: TRY301 - one border for both
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - one subscriber is a border; it must not end the monitor
+            self._note(one.found, hook, error, on_hook_error)
+
+    def _ask(
+        self, hook: str, context: TelemetryContext, kind: type, on_hook_error: OnHookError | None
+    ) -> list[Declared[object]]:
+        answers: list[Declared[object]] = []
+        for one in self._loaded:
+            items = self._ask_one(one, hook, context, kind, on_hook_error)
+            answers.extend(one.credit(items))
+        return answers
+
+    def _ask_one(
+        self, one: LoadedPlugin, hook: str, context: TelemetryContext, kind: type, on_hook_error: OnHookError | None
+    ) -> list[object]:
+        try:
+            items = one.hooks.collect(hook, {"context": context})
+            for objection in filter(None, (conform.object_to_instance(item, kind) for item in items)):
+                raise one.found.error(f"hook {hook} {objection}")  # noqa: TRY301 - one border for all faults
+        except Exception as error:  # noqa: BLE001 - one plugin's hook is a border; telemetry never stops a start-up
+            self._note(one.found, hook, error, on_hook_error)
+            self._late[one.found.name] = _reason(hook, error)
+            return []
+        return items
+
+    def _note(self, found: Found, hook: str, error: BaseException, on_hook_error: OnHookError | None) -> None:
+        log.warning("%s", found.error(_reason(hook, error)), exc_info=error)
+        if on_hook_error is not None:
+            on_hook_error(found.name)
+
+
+def _reason(hook: str, error: BaseException) -> str:
+    return error.reason if isinstance(error, PluginError) else f"hook {hook} raised {describe(error)}"
+
+
+def _is_lost(record: PluginRecord) -> bool:
+    return not record.registered and record.state is not PluginState.DISABLED
