@@ -1,0 +1,1 @@
+"""Tests that authors of plugins inherit. Nothing in the product imports this package; it needs pytest."""
