@@ -47,16 +47,16 @@ class StoreURL:
         scheme, separator, rest = text.strip().partition("://")
         if not separator or not cls.is_scheme(scheme.lower()):
             raise ValueError("a store's address starts with scheme://, such as redis://host:6379 or file:///path")
+        if "#" in rest:
+            raise ValueError(
+                f"the {scheme.lower()}:// address has a '#'; write %23, and percent-encode '/', '?' and '@' in a password"
+            )
         try:
             parts = urlsplit(f"{scheme.lower()}://{rest}")
             port = parts.port
         except ValueError:
             # urllib's own message would quote the text, and with it a password.
             raise ValueError(_port_sentence(scheme.lower())) from None
-        if parts.fragment:
-            raise ValueError(
-                f"the {scheme.lower()}:// address has a '#'; percent-encode '#', '/', '?' and '@' in a password"
-            )
         return cls._of(parts, port)
 
     @classmethod
