@@ -90,6 +90,8 @@ class Fallbacks:
         policy = self._policies.get(watch.terms.policy)
         if policy is None:
             return f"{who}: {unknown_policy(watch.terms.policy, self._policies)}"
+        if policy.keeps_serving and backend == backends[0]:
+            return f"{who}: backend {backend!r} is tier 0, which cannot be left out; use policy 'recompute'"
         objection = policy.objection(watch.check)
         return f"{who}: {objection}" if objection else ""
 

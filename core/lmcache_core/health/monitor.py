@@ -95,7 +95,8 @@ class HealthMonitor(PeriodicThread):
         self._pool = WorkerPool("health-check", max(1, len(watches)))
         self._arrivals: deque[tuple[CheckWatch, Outcome]] = deque()
         self._wake_requested = False
-        self._first_round = threading.Event()
+        self._first_round = threading.Event()  # set once the gate shows the round's result
+        self._round_done = not watches
         self._lock = threading.Lock()  # around what report() and the thread both write: the verdict and the gate
         self._healthy = False
         self._verdict = Verdict(healthy=False, state=HealthState.UNKNOWN)
@@ -130,14 +131,14 @@ class HealthMonitor(PeriodicThread):
         """Begin the first round; after a failed initialisation there is nothing to begin."""
         if self._init_failed_reason:
             log.error("the cache did not initialise and only recomputes: %s", self._init_failed_reason)
-            self._first_round.set()
             self._tell(self._compose())
-            return
-        if not self._watches:
             self._first_round.set()
+            return
         self._look = self._take_look()
         super().start()
         self._compose()
+        if self._round_done:
+            self._first_round.set()
 
     def stop(self, timeout_s: float = 5.0) -> bool:
         """End the rounds; from here on the cache does not serve, as nobody watches it."""
@@ -160,11 +161,13 @@ class HealthMonitor(PeriodicThread):
                 self._submit(watch)
             if watch.judged_s is not None:
                 self._fallbacks.settle(watch)
-        if all(watch.judged_s is not None for watch in self._watches):
-            self._first_round.set()
+        self._round_done = all(watch.judged_s is not None for watch in self._watches)
         self._end_if_irrecoverable()
         self._look = self._take_look()
-        self._tell(self._compose())
+        report = self._compose()
+        if self._round_done:
+            self._first_round.set()
+        self._tell(report)
         return self._summary()
 
     def _next_wait_s(self) -> float:
@@ -260,7 +263,7 @@ class HealthMonitor(PeriodicThread):
             (self.stop_requested, unknown, "the health monitor is stopped"),
             (not self.is_running, down, f"thread {_NAME!r} died; restart the process"),
             (elapsed_s > _INTERVALS_UNTIL_STUCK * self.interval_s, unknown, f"thread {_NAME!r} is stuck"),
-            (not self._first_round.is_set(), unknown, f"the first round of checks waits for {waiting}"),
+            (not self._round_done, unknown, f"the first round of checks waits for {waiting}"),
         )
         return next((Verdict(False, state, reason) for holds, state, reason in grounds if holds), None)  # noqa: FBT003 - the record's order
 
@@ -268,8 +271,8 @@ class HealthMonitor(PeriodicThread):
         states = (report.healthy, report.state, *(check.state for check in report.checks))
         if states == self._told:
             return
-        first, self._told = not self._told, states
-        if not first:
+        self._told = states
+        if self._first_round.is_set():
             log.log(
                 logging.INFO if report.healthy else logging.WARNING,
                 "health is %s: %s",

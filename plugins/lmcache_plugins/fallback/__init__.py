@@ -1,0 +1,1 @@
+"""Built-in plugin ``fallback``: the policies ``recompute`` and ``local_cpu``."""

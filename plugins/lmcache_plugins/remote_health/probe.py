@@ -1,0 +1,91 @@
+"""A put-get-compare-delete round trip with a key that nobody else uses."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+
+from lmcache_core import BackendError, BackendFullError, CheckResult, ChunkKey, KeyNamespace, LoadResult, Tier
+
+log = logging.getLogger(__name__)
+
+_PAYLOAD_BYTES = 4096
+
+
+class RoundTripProbe:
+    """Proves that a store keeps and gives back what it is handed.
+
+    Key and payload are random and this instance's own, so that two instances never compare each
+    other's bytes. They stay the same for the instance's life: a store that vanished in mid-probe keeps
+    at most one value, and the next round trip begins by deleting it (a store may skip the writing of a
+    key that is there, which would prove nothing).
+
+    Args:
+        tier: The store.
+        random_bytes: Source of key and payload.
+    """
+
+    def __init__(self, tier: Tier, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
+        self._tier = tier
+        self._payload = random_bytes(_PAYLOAD_BYTES)
+        self._clean = True
+        namespace = KeyNamespace(
+            model_name="lmcache-probe",
+            world_size=1,
+            rank=0,
+            dtype="bytes",
+            layout="probe",
+            chunk_tokens=1,
+            salt_hash=random_bytes(16).hex(),
+        )
+        self._key = ChunkKey(namespace, random_bytes(32))
+
+    def run(self, timeout_s: float) -> CheckResult:
+        """Make one round trip; each of its steps may take `timeout_s`."""
+        try:
+            if not self._clean:
+                self._delete(timeout_s)
+            self._clean = False
+            reservation = self._store(timeout_s)
+            problem = self._load_problem(timeout_s, stored=not reservation)
+        except BackendError as error:
+            self._delete_quietly(timeout_s)
+            return CheckResult(healthy=False, reason=str(error))
+        try:
+            self._delete(timeout_s)
+        except BackendError as error:
+            return CheckResult(healthy=False, reason=problem or str(error))
+        self._clean = True
+        if problem:
+            return CheckResult(healthy=False, reason=f"{self._tier.name} ({self._tier.url}): {problem}")
+        return CheckResult(healthy=True, degraded=bool(reservation), reason=reservation)
+
+    def _store(self, timeout_s: float) -> str:
+        try:
+            self._tier.store([(self._key, memoryview(self._payload))], timeout_s=timeout_s)
+        except BackendFullError as error:
+            return f"takes no writes, reads go on: {error}"
+        return ""
+
+    def _load_problem(self, timeout_s: float, *, stored: bool) -> str:
+        out = bytearray(_PAYLOAD_BYTES)  # fresh each time: a store that answered too late may still write into the last
+        (result,) = self._tier.load_into([self._key], [memoryview(out)], timeout_s=timeout_s)
+        if result is LoadResult.FAILED:
+            return "could not read one value"
+        if not stored:
+            return ""  # nothing to compare; the store was asked and answered
+        if result is LoadResult.MISS:
+            return "gives a miss for what it has just stored"
+        if result is LoadResult.CORRUPT or out != self._payload:
+            return "gives back other bytes than it was handed"
+        return ""
+
+    def _delete(self, timeout_s: float) -> None:
+        self._tier.delete([self._key], timeout_s=timeout_s)
+
+    def _delete_quietly(self, timeout_s: float) -> None:
+        try:
+            self._delete(timeout_s)
+        except BackendError:
+            log.debug("the probe key stays in %s until the next round trip", self._tier.url)
