@@ -1,0 +1,80 @@
+"""The demo's tables, and what must be true of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+MEGABYTE = 1e6
+
+
+@dataclass(frozen=True)
+class Row:
+    """One answer, and what it was meant to show."""
+
+    process: str
+    what: str
+    answer: dict[str, Any]
+
+
+def answers_table(rows: list[Row]) -> Table:
+    """Draw the answers, the first of them as the reference."""
+    table = Table(title="Time to first token", title_justify="left", expand=False)
+    table.add_column("process")
+    table.add_column("what it met")
+    for heading in ("first token", "reused / prompt tokens", "stored", "loaded"):
+        table.add_column(heading, justify="right")
+    table.add_column("same answer")
+    reference = rows[0].answer
+    for row in rows:
+        made = row.answer
+        table.add_row(
+            row.process,
+            row.what,
+            f"{made['first_token_s']:.2f} s",
+            f"{made['reused_tokens']} / {made['prompt_tokens']}",
+            _megabytes(made["stored_bytes"]),
+            _megabytes(made["loaded_bytes"]),
+            "yes" if made["tokens"] == reference["tokens"] else "NO",
+        )
+    return table
+
+
+def verdicts_table(verdicts: list[dict[str, Any]]) -> Table:
+    """Draw what the health monitor said before, during and after the outage."""
+    table = Table(title="Health of process C", title_justify="left", expand=False)
+    table.add_column("at", justify="right")
+    table.add_column("the store is")
+    table.add_column("verdict")
+    table.add_column("reason", overflow="fold")
+    where = {"before": "there", "during": "taken away", "after": "back"}
+    for verdict in verdicts:
+        table.add_row(
+            f"{verdict['at_s']:.1f} s",
+            where[verdict["moment"]],
+            verdict["state"].upper(),
+            verdict["reason"] or "every check passes",
+        )
+    return table
+
+
+def broken_promises(rows: list[Row], verdicts: list[dict[str, Any]]) -> list[str]:
+    """Say what the demo did not show; nothing when all went well."""
+    plain, filled, warm, outage, back = (row.answer for row in rows)
+    facts = {
+        "the answers differ": all(row.answer["tokens"] == plain["tokens"] for row in rows),
+        "process A stored nothing": filled["stored_bytes"] > 0,
+        "process A found something in an empty store": filled["reused_tokens"] == 0,
+        "process B took nothing from the store": warm["reused_tokens"] > 0 and warm["loaded_bytes"] > 0,
+        "process B was not faster than process A": warm["first_token_s"] < filled["first_token_s"],
+        "process C reused tokens while the store was away": outage["reused_tokens"] == 0,
+        "process C took nothing from the store that came back": back["reused_tokens"] > 0,
+        "the verdicts are not healthy, unhealthy, healthy": [v["healthy"] for v in verdicts] == [True, False, True],
+    }
+    return [sentence for sentence, true in facts.items() if not true]
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / MEGABYTE:.1f} MB" if count else "-"
