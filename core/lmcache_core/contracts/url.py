@@ -49,7 +49,8 @@ class StoreURL:
             raise ValueError("a store's address starts with scheme://, such as redis://host:6379 or file:///path")
         if "#" in rest:
             raise ValueError(
-                f"the {scheme.lower()}:// address has a '#'; write %23, and percent-encode '/', '?' and '@' in a password"
+                f"the {scheme.lower()}:// address has a '#'; "
+                "write %23, and percent-encode '/', '?' and '@' in a password"
             )
         try:
             parts = urlsplit(f"{scheme.lower()}://{rest}")

@@ -65,6 +65,7 @@ class StorageManager:
         self._metrics = metrics
         self._fetcher = Fetcher(self._arena, codec, metrics)
         self._promises: PromiseTable[Plan] = PromiseTable(lease_ttl_s, clock)
+        self._closed = False
         self._writers = [
             WriteBehind(tier, codec, limit_chunks=write_behind_chunks, metrics=metrics) for tier in self.tiers
         ]
@@ -182,7 +183,10 @@ class StorageManager:
         return report
 
     def close(self, drain_s: float) -> None:
-        """Drain the write-behind queues, at most so long in all, and let go of every store."""
+        """Drain the write-behind queues, at most so long in all, and let go of every store; once."""
+        if self._closed:
+            return
+        self._closed = True
         deadline = time.monotonic() + drain_s
         for writer in self._writers:
             writer.stop(max(0.0, deadline - time.monotonic()))
