@@ -1,0 +1,1 @@
+"""Pages over HTTP for people, probes and Prometheus."""
