@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.health.verdict import report_as_json
@@ -44,8 +44,8 @@ class Pages:
         self._metrics = metrics
         self._threads = threads
 
-    def by_path(self) -> Mapping[str, Callable[[str], Page]]:
-        """Each page's maker, which takes the request's ``Accept`` header."""
+    def by_path(self) -> Mapping[str, Callable[[], Page]]:
+        """Each page's maker."""
         return {
             "/": self.index,
             "/livez": self.livez,
@@ -55,19 +55,16 @@ class Pages:
             "/periodic-threads": self.periodic_threads,
         }
 
-    def index(self, accept: str = "") -> Page:
+    def index(self) -> Page:
         """Name the pages."""
-        del accept
         return Page(HTTPStatus.OK, "text/plain", "\n".join([*self.by_path(), ""]).encode())
 
-    def livez(self, accept: str = "") -> Page:
+    def livez(self) -> Page:
         """200 while the process answers; a failed store is no reason to restart it."""
-        del accept
         return Page(HTTPStatus.OK, "text/plain", b"ok\n")
 
-    def readyz(self, accept: str = "") -> Page:
+    def readyz(self) -> Page:
         """200 once every check has a verdict: from then on each request is served or recomputed."""
-        del accept
         report = self._monitor.report()
         ready = self._monitor.first_round_done
         status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
@@ -75,21 +72,22 @@ class Pages:
             {"ready": ready, "healthy": report.healthy, "state": report.state.value, "reason": report.reason}, status
         )
 
-    def health(self, accept: str = "") -> Page:
+    def health(self) -> Page:
         """The whole verdict; 200 when healthy, else 503."""
-        del accept
         report = self._monitor.report()
         status = HTTPStatus.OK if report.healthy else HTTPStatus.SERVICE_UNAVAILABLE
         return _json_page(report_as_json(report), status)
 
-    def metrics(self, accept: str = "") -> Page:
-        """All families, in the format that the scraper asks for."""
-        encode, media_type = choose_encoder(accept)
-        return Page(HTTPStatus.OK, media_type, encode(self._metrics.registry))
+    def metrics(self) -> Page:
+        """All families, as Prometheus text.
 
-    def periodic_threads(self, accept: str = "") -> Page:
+        Never as OpenMetrics, whatever the scraper would take: its encoder turns the colon of every
+        name into an underscore, and no alert written for ``lmcache:is_healthy`` would ever fire.
+        """
+        return Page(HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(self._metrics.registry))
+
+    def periodic_threads(self) -> Page:
         """How each background thread fares."""
-        del accept
         return _json_page({"threads": self._threads.statuses()}, HTTPStatus.OK)
 
 
@@ -99,9 +97,9 @@ def build_app(pages: Pages) -> Starlette:
     from starlette.responses import Response  # noqa: PLC0415 - optional extra
     from starlette.routing import Route  # noqa: PLC0415 - optional extra
 
-    def route(path: str, make: Callable[[str], Page]) -> Route:
-        def endpoint(request: Request) -> Response:
-            page = make(request.headers.get("accept", ""))
+    def route(path: str, make: Callable[[], Page]) -> Route:
+        def endpoint(_: Request) -> Response:
+            page = make()
             headers = {"cache-control": "no-store", "content-type": page.media_type}
             return Response(page.body, page.status, headers)
 
