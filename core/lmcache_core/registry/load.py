@@ -120,4 +120,4 @@ def _object_to_names(
 
 def _nearest(name: str, names: Collection[str]) -> str:
     near = difflib.get_close_matches(name, sorted(names), n=1)
-    return f"did you mean {near[0]!r}" if near else "install it, or take the name out"
+    return f"did you mean {near[0]!r}?" if near else "install it, or take the name out"

@@ -1,0 +1,1 @@
+"""Plugins that say which hook API they need."""

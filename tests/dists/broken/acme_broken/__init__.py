@@ -1,0 +1,1 @@
+"""Each module is a plugin with one fault, named by its file."""

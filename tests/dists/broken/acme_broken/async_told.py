@@ -1,0 +1,6 @@
+from lmcache_core import hookimpl
+
+
+@hookimpl
+async def lmcache_health_changed(report):
+    pass

@@ -1,0 +1,1 @@
+import acme_broken.not_there  # noqa: F401

@@ -1,0 +1,1 @@
+def lmcache_settings(:

@@ -1,0 +1,6 @@
+from lmcache_core import hookimpl
+
+
+@hookimpl(wrapper=True)
+def lmcache_health_checks():
+    return (yield)

@@ -1,0 +1,1 @@
+"""A plugin that declares one of everything, correctly."""

@@ -1,0 +1,9 @@
+"""A sub-command of a plugin."""
+
+import click
+
+
+@click.command()
+def hello() -> None:
+    """Say hello."""
+    click.echo("hello from acme-good")

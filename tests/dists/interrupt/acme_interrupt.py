@@ -1,0 +1,3 @@
+"""As if the user had pressed Ctrl-C while the plugin was imported."""
+
+raise KeyboardInterrupt

@@ -1,0 +1,1 @@
+"""Each module needs something that is not installed."""

@@ -1,0 +1,1 @@
+import acme_client  # noqa: F401

@@ -1,0 +1,1 @@
+import acme_hard_dependency.part  # noqa: F401

@@ -1,0 +1,1 @@
+import email.no_such_module  # noqa: F401

@@ -1,0 +1,1 @@
+import pluggy.no_such_module  # noqa: F401

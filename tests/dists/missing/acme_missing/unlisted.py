@@ -1,0 +1,1 @@
+import acme_unlisted  # noqa: F401
