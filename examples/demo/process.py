@@ -66,7 +66,7 @@ class Process:
         self._answer("after", manager, layout)
 
     def _answer(self, moment: str, manager: CacheManager | None, layout: KVLayout) -> None:
-        loaded_before = _count(manager, "loaded_chunks")
+        loaded_before, written_before = _count(manager, "loaded_chunks"), _count(manager, "written_chunks")
         made = self._generator.answer(self._prompt, limit_tokens=ANSWER_TOKENS, request_id=f"demo {moment}")
         if manager is not None and not manager.storage.flush(timeout_s=FLUSH_TIMEOUT_S):
             raise SystemExit(f"the store did not take all chunks within {FLUSH_TIMEOUT_S:.0f} s")
@@ -76,7 +76,7 @@ class Process:
             moment=moment,
             prompt_tokens=len(self._prompt),
             reused_tokens=made.reused_tokens,
-            stored_bytes=_count(manager, "written_chunks") * chunk_bytes,
+            stored_bytes=(_count(manager, "written_chunks") - written_before) * chunk_bytes,
             loaded_bytes=(_count(manager, "loaded_chunks") - loaded_before) * chunk_bytes,
             first_token_s=made.first_token_s,
             tokens=made.tokens,

@@ -16,12 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module or name. `function` is where it happens, "" at the top of the file."""
+    """One imported module or name.
+
+    `function` is where it happens, "" at the top of the file. `for_types`: under ``if TYPE_CHECKING``.
+    """
 
     target: str
     name: str
     line: int
     function: str
+    for_types: bool
 
 
 @dataclass(frozen=True)
@@ -47,24 +51,28 @@ class Module:
 
 
 def _imports(module: Module) -> Iterator[Import]:
-    def walk(node: ast.AST, function: str) -> Iterator[Import]:
+    def walk(node: ast.AST, function: str, types: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Import):
                 for alias in child.names:
-                    yield Import(alias.name, "", child.lineno, function)
+                    yield Import(alias.name, "", child.lineno, function, types)
             elif isinstance(child, ast.ImportFrom):
                 target = _absolute(module, child)
                 for alias in child.names:
-                    yield Import(target, alias.name, child.lineno, function)
+                    yield Import(target, alias.name, child.lineno, function, types)
             elif isinstance(child, ast.Call) and _is_import_call(child):
-                yield Import(child.args[0].value, "", child.lineno, function)  # type: ignore[attr-defined]
-                yield from walk(child, function)
+                yield Import(child.args[0].value, "", child.lineno, function, types)  # type: ignore[attr-defined]
+                yield from walk(child, function, types)
             elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                yield from walk(child, getattr(child, "name", "lambda"))
+                yield from walk(child, getattr(child, "name", "lambda"), types)
             else:
-                yield from walk(child, function)
+                yield from walk(child, function, types or _is_type_checking(child))
 
-    yield from walk(module.tree, "")
+    yield from walk(module.tree, "", False)
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and getattr(node.test, "id", getattr(node.test, "attr", "")) == "TYPE_CHECKING"
 
 
 def _absolute(module: Module, node: ast.ImportFrom) -> str:
