@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from lmcache_core.contracts.layout import KVLayout
-from lmcache_core.errors import LayoutError
+from lmcache_core.errors import LayoutError, LMCacheError
+
+if TYPE_CHECKING:  # the optional extra torch
+    import torch
 
 
 class TensorAdapter:
@@ -21,9 +22,17 @@ class TensorAdapter:
     Args:
         layout: Shape and type of the KV.
         chunk_tokens: Tokens in a chunk.
+
+    Raises:
+        LMCacheError: torch is not installed; says how to install it.
     """
 
     def __init__(self, layout: KVLayout, chunk_tokens: int) -> None:
+        try:
+            import torch  # noqa: PLC0415 - optional extra
+        except ImportError as error:
+            raise LMCacheError("kv tensors need 'torch'; run: pip install 'lmcache-core[torch]'") from error
+        self._torch = torch
         self._layout = layout
         self._chunk_tokens = chunk_tokens
         self._dtype: torch.dtype = getattr(torch, layout.dtype)
@@ -35,32 +44,30 @@ class TensorAdapter:
         Raises:
             LayoutError: Says what was expected and what came.
         """
-        if not isinstance(kv, torch.Tensor):
+        if not isinstance(kv, self._torch.Tensor):
             raise LayoutError(f"kv must be a torch tensor, got {type(kv).__name__}")
         expected = self._layout.kv_shape(tokens)
         if tuple(kv.shape) != expected:
             raise LayoutError(f"kv must have shape {list(expected)} for {tokens} tokens, got {list(kv.shape)}")
         if kv.dtype != self._dtype:
-            raise LayoutError(
-                f"kv must be {self._layout.dtype} as registered, got {str(kv.dtype).removeprefix('torch.')}"
-            )
+            came = str(kv.dtype).removeprefix("torch.")
+            raise LayoutError(f"kv must be {self._layout.dtype} as registered, got {came}")
 
     def gather(self, kv: torch.Tensor, starts: Sequence[int], outs: Sequence[memoryview]) -> None:
         """Copy the chunks that begin at these tokens into payloads; complete when it returns."""
-        _wait_for(kv)
+        self._wait_for(kv)
         for start, out in zip(starts, outs, strict=True):
             self._chunk(out).copy_(kv[:, :, start : start + self._chunk_tokens])
 
     def scatter(self, payload: memoryview, kv: torch.Tensor, start: int) -> None:
         """Copy one chunk's payload into the tensor from a token on; complete when it returns."""
         kv[:, :, start : start + self._chunk_tokens].copy_(self._chunk(payload))
-        _wait_for(kv)
+        self._wait_for(kv)
 
     def _chunk(self, payload: memoryview) -> torch.Tensor:
         # The tensor keeps the view, and the view keeps the arena's map: it can never dangle.
-        return torch.frombuffer(payload, dtype=self._dtype).view(self._chunk_shape)
+        return self._torch.frombuffer(payload, dtype=self._dtype).view(self._chunk_shape)
 
-
-def _wait_for(tensor: torch.Tensor) -> None:
-    if tensor.is_cuda:
-        torch.cuda.current_stream(tensor.device).synchronize()
+    def _wait_for(self, tensor: torch.Tensor) -> None:
+        if tensor.is_cuda:
+            self._torch.cuda.current_stream(tensor.device).synchronize()

@@ -1,0 +1,349 @@
+"""The only place that builds objects and joins them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from lmcache_core.adapters.tensors import TensorAdapter
+from lmcache_core.codec.frame import FrameCodec
+from lmcache_core.config.model import CoreConfig, ExtraConfig
+from lmcache_core.contracts.fallback import FallbackPolicy
+from lmcache_core.contracts.health import HealthCheck
+from lmcache_core.contracts.key import KeyNamespace
+from lmcache_core.contracts.layout import KVLayout
+from lmcache_core.contracts.metric import TelemetryContext
+from lmcache_core.contracts.report import HealthReport
+from lmcache_core.contracts.settings import PluginSettings
+from lmcache_core.contracts.storage import BackendContext
+from lmcache_core.contracts.url import StoreURL
+from lmcache_core.engine import CacheEngine
+from lmcache_core.errors import ConfigError, PluginError
+from lmcache_core.events.bus import EventBus
+from lmcache_core.health.monitor import HealthMonitor
+from lmcache_core.loading import Loaded, load
+from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
+from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.metrics.threads import PeriodicThreadCollector
+from lmcache_core.ops.pages import Pages
+from lmcache_core.ops.server import OpsServer
+from lmcache_core.storage.guard import GuardedTier, TierSetup
+from lmcache_core.storage.local_cpu import LocalCPUBackend
+from lmcache_core.storage.manager import StorageManager
+from lmcache_core.storage.sweeper import LeaseSweeper
+from lmcache_core.threads import PeriodicThreadRegistry
+
+log = logging.getLogger(__name__)
+
+_GIB = 1 << 30
+_DRAIN_S = 10.0
+"""Longest that stopping waits for chunks still to be written."""
+
+_FIRST_ROUND_SLACK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _TierPlan:
+    name: str
+    url: StoreURL
+    extra_config: ExtraConfig
+    capacity_bytes: int = 0
+
+
+def build_tiers(
+    loaded: Loaded, *, frame_bytes: int, metrics: CacheMetrics, on_failure: Callable[[], None]
+) -> list[GuardedTier]:
+    """Build every store that the configuration names, each behind its guard; connects to none.
+
+    Raises:
+        ConfigError: An address that its store refuses.
+        PluginUnavailableError: What a store needs is not installed; says how to install it.
+    """
+    values = loaded.configuration.values
+    tiers: list[GuardedTier] = []
+    for plan in _plan_tiers(values):
+        lacking = loaded.registry.unusable(plan.url.scheme)
+        if lacking is not None:
+            raise lacking
+        spec = loaded.registry.backends()[plan.url.scheme].value
+        context = BackendContext(
+            name=plan.name,
+            frame_bytes=frame_bytes,
+            capacity_bytes=plan.capacity_bytes,
+            connections=values.backend_connections,
+        )
+        options = plan.extra_config.table(spec.options.table) if spec.options else None
+        setup = TierSetup(
+            name=plan.name,
+            url=str(plan.url),
+            options=plan.extra_config,
+            connections=values.backend_connections,
+            timeout_s=values.blocking_timeout_secs,
+        )
+        tiers.append(GuardedTier(spec.build(plan.url, options, context), setup, metrics, on_failure))
+    return tiers
+
+
+def _plan_tiers(values: CoreConfig) -> list[_TierPlan]:
+    plans: list[_TierPlan] = []
+    if values.local_disk_path is not None:
+        plans.append(
+            _TierPlan(
+                name="LocalDiskBackend",
+                url=StoreURL(scheme="disk", path=str(values.local_disk_path.absolute())),
+                extra_config=values.extra_config,
+                capacity_bytes=int(values.max_local_disk_size * _GIB),
+            )
+        )
+    for remote in values.all_remotes():
+        name = f"RemoteBackend-{remote.name}" if remote.name else "RemoteBackend"
+        plans.append(_TierPlan(name=name, url=remote.url.parsed, extra_config=remote.extra_config))
+    return plans
+
+
+class CacheManager:
+    """One cache instance: engine, tiers, health, metrics and their threads.
+
+    A context manager. `start` never raises because a store is down; a fault while the parts are
+    built leaves an instance that only recomputes and says why (`init_failed_reason`).
+
+    Attributes:
+        engine: What an inference engine calls.
+        health: The monitor: `health.report()`.
+        storage: The tiers.
+        metrics: Prometheus families, `metrics.registry`.
+        bus: Events.
+        config: The validated configuration with each value's origin.
+        registry: The plugins.
+        init_failed_reason: ``""``, or why this instance only recomputes.
+    """
+
+    def __init__(
+        self, loaded: Loaded, *, layout: KVLayout, model_name: str, world_size: int = 1, rank: int = 0
+    ) -> None:
+        self.config = loaded.configuration
+        self.registry = loaded.registry
+        self._values = loaded.configuration.values
+        self._layout = layout
+        self._labels = {"model_name": model_name, "worker_id": str(rank), "role": "worker"}
+        self._world_size = world_size
+        self._rank = rank
+        self._threads = PeriodicThreadRegistry()
+        self.metrics = CacheMetrics()
+        self.metrics.registry.register(PeriodicThreadCollector(self._threads))
+        self.bus = EventBus(self.metrics)
+        self.init_failed_reason = ""
+        self._plugins_failed = dict(loaded.registry.failed())
+        self.storage = self._build_storage(loaded)
+        self.health = self._build_monitor()
+        self.is_healthy = self.health.is_healthy
+        self.engine = self._build_engine()
+        self._sweeper = LeaseSweeper(self.storage, self._values.pin_timeout_sec, self._threads)
+        self.http = self._build_http()
+        for name in self._plugins_failed:
+            self.metrics.plugin_load_failed.labels(name).set(1)
+
+    @classmethod
+    def from_config(
+        cls,
+        config_file: str | Path | None = None,
+        *,
+        overrides: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+        layout: KVLayout,
+        model_name: str,
+        world_size: int = 1,
+        rank: int = 0,
+    ) -> CacheManager:
+        """Build an instance from a file, ``LMCACHE_*`` variables and overrides.
+
+        Args:
+            config_file: Else ``LMCACHE_CONFIG_FILE``, else ``./lmcache.toml`` where there is one.
+            overrides: Keys that win over every other source.
+            environ: Instead of the process's own.
+            layout: Shape of the KV that will be stored.
+            model_name: As the engine names the model; part of every key.
+            world_size: Ranks that split the KV.
+            rank: Which of them this is.
+
+        Raises:
+            ConfigError: Names all offenders at once.
+            PluginError: A required plugin did not load, or two plugins clash.
+            LayoutError: The layout cannot be cached correctly.
+        """
+        path = Path(config_file) if config_file is not None else None
+        loaded = load(config_file=path, overrides=overrides, environ=environ)
+        logging.getLogger("lmcache_core").setLevel(loaded.configuration.values.log_level)
+        for warning in loaded.configuration.warnings:
+            log.warning("%s", warning)
+        return cls(loaded, layout=layout, model_name=model_name, world_size=world_size, rank=rank)
+
+    # -- life -----------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the threads and wait for the first round of checks, at most about one check's time."""
+        self._subscribe()
+        self._sweeper.start()
+        self.health.start()
+        if self.http is not None:
+            self.http.start()
+        options = self._values.extra_config
+        if not self.health.wait_first_round(options.ping_timeout + _FIRST_ROUND_SLACK_S):
+            log.warning("the first round of health checks is still running; the cache serves when it has passed")
+
+    def stop(self) -> None:
+        """Refuse new calls, write what waits to be written for at most ten seconds, let go of everything."""
+        self.health.stop()
+        self._sweeper.stop()
+        self.storage.close(_DRAIN_S)
+        self.bus.stop()
+        if self.http is not None:
+            self.http.stop()
+
+    def __enter__(self) -> CacheManager:  # noqa: PYI034 - Self needs Python 3.11
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- contracts.control.CacheManager, for health checks ----------------------
+
+    @property
+    def tiers(self) -> Sequence[GuardedTier]:
+        """The stores behind tier 0, in order."""
+        return self.storage.tiers
+
+    @property
+    def health_options(self) -> ExtraConfig:
+        """The global health keys."""
+        return self._values.extra_config
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Of this instance: ``model_name``, ``worker_id``, ``role``."""
+        return self._labels
+
+    def settings(self, table: str) -> PluginSettings | None:
+        """Give a plugin's validated table; None where the configuration has none."""
+        return self._values.extra_config.table(table)
+
+    # -- building -------------------------------------------------------------
+
+    def _build_storage(self, loaded: Loaded) -> StorageManager:
+        codec = FrameCodec(self._layout, self._values.chunk_size)
+        _check_room(self._values, codec.frame_bytes)
+        try:
+            arena = Arena(int(self._values.max_local_cpu_size * _GIB))
+            tiers = build_tiers(
+                loaded, frame_bytes=codec.frame_bytes, metrics=self.metrics, on_failure=self._wake_monitor
+            )
+        except (ConfigError, PluginError):
+            raise
+        except Exception as error:
+            log.exception("the cache could not be built; everything is recomputed")
+            self.init_failed_reason = f"{type(error).__name__}: {error}"
+            arena, tiers = Arena(ALIGNMENT_BYTES), []
+        return StorageManager(
+            local=LocalCPUBackend(
+                arena, frame_bytes=codec.frame_bytes, use_hot=self._values.local_cpu, metrics=self.metrics
+            ),
+            tiers=tiers,
+            codec=codec,
+            metrics=self.metrics,
+            write_behind_chunks=self._values.write_behind_chunks,
+            lease_ttl_s=self._values.pin_timeout_sec,
+        )
+
+    def _build_monitor(self) -> HealthMonitor:
+        policies: dict[str, FallbackPolicy] = {
+            name: policy.value() for name, policy in self.registry.policies().items()
+        }
+        return HealthMonitor(
+            checks=self._build_checks(),
+            policies=policies,
+            storage=self.storage,
+            options=self._values.extra_config,
+            metrics=self.metrics,
+            on_change=self._tell_plugins,
+            registry=self._threads,
+            init_failed_reason=self.init_failed_reason,
+            plugins_failed=self._plugins_failed,
+            bypassed=self.storage.bypassed,
+        )
+
+    def _build_checks(self) -> list[tuple[str, str, HealthCheck]]:
+        checks: list[tuple[str, str, HealthCheck]] = []
+        for declared in self.registry.health_checks():
+            try:
+                made = declared.value.create(self)
+            except Exception as error:  # noqa: PERF203 - each plugin fails alone
+                reason = f"{declared.value.__name__}.create raised {type(error).__name__}: {error}"
+                if declared.plugin in self._values.plugins.required:
+                    raise PluginError(plugin=declared.plugin, origin=declared.origin, reason=reason) from error
+                log.exception("plugin %r (%s): %s; its checks do not run", declared.plugin, declared.origin, reason)
+                self._plugins_failed[declared.plugin] = reason
+            else:
+                checks += [(declared.plugin, declared.origin, check) for check in made]
+        return checks
+
+    def _build_engine(self) -> CacheEngine:
+        chunk_tokens = self._values.chunk_size
+
+        def namespace(salt_hash: str) -> KeyNamespace:
+            return KeyNamespace(
+                model_name=self._labels["model_name"],
+                world_size=self._world_size,
+                rank=self._rank,
+                dtype=self._layout.dtype,
+                layout=self._layout.fingerprint,
+                chunk_tokens=chunk_tokens,
+                salt_hash=salt_hash,
+            )
+
+        return CacheEngine(
+            storage=self.storage,
+            adapter=TensorAdapter(self._layout, chunk_tokens),
+            namespace=namespace,
+            is_healthy=self.health.is_healthy,
+            bus=self.bus,
+            metrics=self.metrics,
+            timeout_s=self._values.blocking_timeout_secs,
+        )
+
+    def _build_http(self) -> OpsServer | None:
+        if not self._values.internal_api_server_enabled:
+            return None
+        port = self._values.internal_api_server_port_start
+        return OpsServer(
+            Pages(self.health, self.metrics, self._threads),
+            host=self._values.internal_api_server_host,
+            port=port + self._rank if port else 0,
+        )
+
+    def _subscribe(self) -> None:
+        context = TelemetryContext(chunk_tokens=self._values.chunk_size, deployment_mode="single_process")
+        for declared in self.registry.event_subscribers(context, on_hook_error=self._count_hook_error):
+            self.bus.register_subscriber(declared.plugin, declared.value)
+
+    def _wake_monitor(self) -> None:
+        self.health.wake()  # built after the tiers, before their first call
+
+    def _tell_plugins(self, report: HealthReport) -> None:
+        self.registry.health_changed(report, on_hook_error=self._count_hook_error)
+
+    def _count_hook_error(self, plugin: str) -> None:
+        self.metrics.hook_errors.labels(plugin).inc()
+
+
+def _check_room(values: CoreConfig, frame_bytes: int) -> None:
+    if int(values.max_local_cpu_size * _GIB) // ALIGNMENT_BYTES * ALIGNMENT_BYTES < frame_bytes:
+        raise ConfigError(
+            f"max_local_cpu_size: {values.max_local_cpu_size} GiB is less than one chunk of {frame_bytes} bytes; "
+            "raise it or lower chunk_size"
+        )
