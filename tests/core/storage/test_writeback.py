@@ -1,0 +1,65 @@
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.memory_store import LAYOUT, Gate, MemoryStore, Rig
+
+
+def kv(tokens: int) -> torch.Tensor:
+    return torch.ones(LAYOUT.kv_shape(tokens))
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig(chunks=32, write_behind_chunks=4, stores=[MemoryStore(), MemoryStore()])
+    yield made
+    made.close()
+
+
+def test_each_tier_gets_the_same_frames(rig: Rig) -> None:
+    rig.engine.store(range(8), kv(8))
+    rig.storage.flush()
+
+    assert len(rig.stores[0].frames) == 2
+    assert rig.stores[0].frames == rig.stores[1].frames
+
+
+def test_one_hung_tier_does_not_hold_up_the_other(rig: Rig) -> None:
+    rig.stores[0].fault = Gate("store")
+
+    rig.engine.store(range(4), kv(4))
+
+    assert rig.storage._writers[1].flush(5.0)
+    assert len(rig.stores[1].frames) == 1
+
+
+def test_flush_says_when_it_took_too_long(rig: Rig) -> None:
+    rig.stores[0].fault = Gate("store")
+    rig.engine.store(range(4), kv(4))
+
+    assert rig.storage.flush(0.05) is False
+
+
+def test_stop_counts_what_could_not_be_written(rig: Rig) -> None:
+    gate = Gate("store")
+    rig.stores[0].fault = gate
+    for start in range(0, 24, 4):
+        rig.engine.store(range(start, start + 4), kv(4))
+    gate.entered.wait(5.0)
+
+    rig.storage.close(0.05)
+
+    lost = sum(
+        rig.sample("lost_chunks_total", backend="RemoteBackend-0", reason=reason)
+        for reason in ("stopped", "queue_full")
+    )
+    assert lost >= 3
+
+
+def test_chunk_offered_after_stop_is_counted(rig: Rig) -> None:
+    rig.storage.close(1.0)
+
+    rig.engine.store(range(4), kv(4))
+
+    assert rig.sample("lost_chunks_total", backend="RemoteBackend-0", reason="stopped") == 1
+    assert rig.arena.blocks == rig.local.chunks
