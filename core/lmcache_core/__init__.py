@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lmcache_core.app import CacheManager as CacheManager
     from lmcache_core.contracts.command import CommandSpec as CommandSpec
     from lmcache_core.contracts.command import UsageSinkSpec as UsageSinkSpec
+    from lmcache_core.contracts.control import CacheView as CacheView
     from lmcache_core.contracts.control import StorageControl as StorageControl
     from lmcache_core.contracts.control import Tier as Tier
     from lmcache_core.contracts.event import Event as Event
@@ -58,6 +59,7 @@ _HOME = {
     "BackendTimeoutError": "errors",
     "BackendUsage": "contracts.storage",
     "CacheManager": "app",
+    "CacheView": "contracts.control",
     "CheckReport": "contracts.report",
     "CheckResult": "contracts.health",
     "ChunkKey": "contracts.key",

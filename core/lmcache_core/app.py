@@ -212,7 +212,7 @@ class CacheManager:
     ) -> None:
         self.stop()
 
-    # -- contracts.control.CacheManager, for health checks ----------------------
+    # -- contracts.control.CacheView, for health checks ----------------------
 
     @property
     def tiers(self) -> Sequence[GuardedTier]:

@@ -100,7 +100,7 @@ class StorageControl(Protocol):
         """End the hold. When `use_hot` thereby goes back to off, clear tier 0; give the chunks cleared."""
 
 
-class CacheManager(Protocol):
+class CacheView(Protocol):
     """What `HealthCheck.create` gets."""
 
     @property

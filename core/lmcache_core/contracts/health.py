@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lmcache_core.contracts.control import CacheManager
+from lmcache_core.contracts.control import CacheView
 
 
 class HealthState(str, enum.Enum):
@@ -55,7 +55,7 @@ class HealthCheck(ABC):
         ...         return shutil.disk_usage("/var").free > 1 << 30
         ...
         ...     @classmethod
-        ...     def create(cls, manager: CacheManager) -> list[HealthCheck]:
+        ...     def create(cls, manager: CacheView) -> list[HealthCheck]:
         ...         return [cls()]
     """
 
@@ -74,7 +74,7 @@ class HealthCheck(ABC):
 
     @classmethod
     @abstractmethod
-    def create(cls, manager: CacheManager) -> list[HealthCheck]:
+    def create(cls, manager: CacheView) -> list[HealthCheck]:
         """Make the instances that apply: none, one or many (one a remote, say)."""
 
     @property
