@@ -110,6 +110,20 @@ class DiskBackend(StorageBackend):
             removed += 1
         return removed
 
+    def clear(self, *, deadline: float) -> int:
+        """Remove every chunk; the folder belongs to this instance alone."""
+        self._prepare(deadline)
+        removed = 0
+        while True:
+            check_deadline(deadline, name=self._name, doing="clearing")
+            with self._changed:
+                entry = self._index.oldest()
+                if entry is None:
+                    return removed
+                self._take_out(entry)
+            self._remove(entry)
+            removed += 1
+
     def ping(self, *, deadline: float) -> None:
         """Read the marker file."""
         check_deadline(deadline, name=self._name, doing="pinging")
