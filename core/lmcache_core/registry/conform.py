@@ -6,8 +6,6 @@ import inspect
 import re
 from collections.abc import Collection
 
-from pydantic import BaseModel
-
 from lmcache_core.contracts.control import HealthOptions
 from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.contracts.health import HealthCheck
@@ -33,8 +31,6 @@ def object_to_table(value: object) -> str | None:
         )
     if table in CORE_KEYS:
         return f"gave {show(value)}, whose table {table!r} is a key of the core; choose another name"
-    if hasattr(BaseModel, table) or table.startswith("model_"):
-        return f"gave {show(value)}, whose table {table!r} is a name of pydantic's own; choose another name"
     if value.model_config.get("extra") != "forbid":
         return f"gave {show(value)}, which lets unknown keys pass; leave extra='forbid' as PluginSettings has it"
     return None

@@ -90,9 +90,9 @@ def _read(distribution: Distribution) -> tuple[str, Sequence[EntryPoint]]:
 
 
 def _identify(entry: EntryPoint) -> Found:
-    owner = entry.dist
-    name = (owner.metadata["Name"] if owner is not None else None) or UNKNOWN_DISTRIBUTION
-    version = (owner.metadata["Version"] if owner is not None else None) or ""
+    described = None if entry.dist is None else entry.dist.metadata
+    name = (described and described["Name"]) or UNKNOWN_DISTRIBUTION
+    version = (described and described["Version"]) or ""
     builtin = _normalized(name) == CORE_DISTRIBUTION
     return Found(name=entry.name, distribution=name, version=version, builtin=builtin, entry_point=entry)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from importlib.metadata import Distribution
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
-
 _CORE_PACKAGE = "lmcache_core"
+_REQUIRED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]*")
+_EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 
 
 def find_missing_module(error: BaseException, *, own_package: str) -> str | None:
@@ -49,24 +49,26 @@ def install_line(distribution: Distribution | None, *, name: str, module: str) -
     """
     if distribution is None:
         return f"pip install {module}"
-    extras = distribution.metadata.get_all("Provides-Extra") or []
-    requirements = [one for text in distribution.requires or () for one in _parse(text)]
-    wanted = [one for one in requirements if canonicalize_name(one.name) == canonicalize_name(module)]
-    if any(one.marker is None or one.marker.evaluate({"extra": ""}) for one in wanted):
+    requirements = [_parse(text) for text in distribution.requires or ()]
+    wanted = [extra for required, extra in requirements if required == _normalized(module)]
+    if "" in wanted:
         return f"pip install {name}"  # a plain requirement of it: pip adds what is absent
-    offers = [extra for extra in extras if any(_asks(one, extra) for one in wanted)]
-    if not offers:
+    if not wanted:
         return f"pip install {name} {module}"
-    smallest = min(offers, key=lambda extra: (sum(_asks(one, extra) for one in requirements), extra))
+    smallest = min(wanted, key=lambda extra: (sum(extra == other for _, other in requirements), extra))
     return f"pip install '{name}[{smallest}]'"
 
 
-def _parse(text: str) -> list[Requirement]:
-    try:
-        return [Requirement(text)]
-    except InvalidRequirement:
-        return []  # an odd line of a third party's metadata costs a hint, nothing more
+def _parse(requirement: str) -> tuple[str, str]:
+    """Give what one line of ``Requires-Dist`` requires, and the extra it is for, ``""`` for none.
+
+    Loose on purpose, `packaging.requirements` costs every start-up 20 ms: a line that it misreads
+    costs a hint, nothing more.
+    """
+    required = _REQUIRED.match(requirement)
+    extra = _EXTRA.search(requirement)
+    return _normalized(required.group()) if required else "", extra.group(1) if extra else ""
 
 
-def _asks(requirement: Requirement, extra: str) -> bool:
-    return requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -79,13 +79,6 @@ def test_core_key_is_no_table(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["copy", "json", "schema", "model_config", "model_anything"])
-def test_name_of_pydantics_own_is_no_table(name: str) -> None:
-    assert conform.object_to_table(table_named(name)) == (
-        f"gave class 'Settings', whose table {name!r} is a name of pydantic's own; choose another name"
-    )
-
-
 def test_table_that_lets_unknown_keys_pass() -> None:
     class Loose(PluginSettings):
         model_config = ConfigDict(extra="ignore")

@@ -1,0 +1,1 @@
+"""The command ``lmcachectl``, one module per sub-command, each imported when it is run."""

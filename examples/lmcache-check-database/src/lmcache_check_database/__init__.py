@@ -1,0 +1,1 @@
+"""A health check for lmcache-core that asks a database."""
