@@ -30,7 +30,7 @@ def read_document(path: Path, *, named_by: str) -> Layer:
         ConfigError: The file is missing, unreadable or not TOML; the sentence names it and what named it.
     """
     place = shown_path(path)
-    text = _decode(_read(path, f"{named_by}: config file {place!r}"), place)
+    text = read_text(path, named_by=named_by)
     try:
         tree = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
@@ -41,6 +41,16 @@ def read_document(path: Path, *, named_by: str) -> Layer:
         return Layer(kind="file", tree=tree, place=place, lines=key_lines(text))
     # Raised outside the handler: tomli's error holds the whole text, secrets included.
     raise ConfigError(problem)
+
+
+def read_text(path: Path, *, named_by: str) -> str:
+    """Read a configuration's text.
+
+    Raises:
+        ConfigError: The file is missing, unreadable, far too large, or not UTF-8 without byte order mark.
+    """
+    place = shown_path(path)
+    return _decode(_read(path, f"{named_by}: config file {place!r}"), place)
 
 
 def _read(path: Path, who: str) -> bytes:

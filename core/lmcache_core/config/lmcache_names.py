@@ -42,19 +42,25 @@ UNUSED_KEYS: Final = frozenset(
 UNUSED_EXTRA_KEYS: Final = frozenset(
     """
     audit_actual_remote_url audit_calc_checksum audit_exclude_cmds audit_verify_checksum
-    create_lookup_server_only_on_worker_0_for_mla cufile_buffer_size device_name enable_nixl_storage
+    create_lookup_server_only_on_worker_0_for_mla cufile_buffer_size enable_nixl_storage
     enable_shared_cpu_cache first_rank_max_local_cpu_size force_store_wait fs_connector_read_ahead_size
-    fs_connector_relative_tmp_dir fs_connector_use_odirect gds_io_threads global_segment_size gpu_to_numa_mapping
-    local_buffer_size local_hostname lookup_backoff_time lookup_server_worker_ids master_server_address
-    metadata_server mooncake_prefer_local_alloc nixl_backend nixl_backend_params nixl_file_pool_size nixl_path
+    fs_connector_relative_tmp_dir fs_connector_use_odirect gds_io_threads gpu_to_numa_mapping lookup_backoff_time
+    lookup_server_worker_ids nixl_backend nixl_backend_params nixl_file_pool_size nixl_path
     nixl_pool_size nixl_presence_cache nixl_presence_cache_only nixl_use_hugepages p2p_max_retry_count
-    p2p_socket_recv_timeout_ms p2p_socket_send_timeout_ms protocol remote_enable_mla_worker_id_as0
+    p2p_socket_recv_timeout_ms p2p_socket_send_timeout_ms remote_enable_mla_worker_id_as0
     s3_enable_s3express s3_file_prefix s3_max_inflight_reqs s3_max_io_concurrency s3_num_io_threads
-    s3_prefer_http2 s3_region save_chunk_meta save_only_first_rank storage_root_dir tag_keys transfer_timeout
-    use_exists_sync use_odirect
+    s3_prefer_http2 s3_region save_only_first_rank tag_keys use_odirect
     """.split()  # noqa: SIM905 - as above
 )
 """Keys of LMCache's ``extra_config`` that have no counterpart here."""
+
+MOONCAKE_KEYS: Final = frozenset(
+    """
+    device_name global_segment_size local_buffer_size local_hostname master_server_address metadata_server
+    mooncake_prefer_local_alloc protocol save_chunk_meta storage_root_dir transfer_timeout use_exists_sync
+    """.split()  # noqa: SIM905 - as above
+)
+"""Keys of LMCache's ``extra_config`` that its Mooncake connector reads."""
 
 UNUSED_EXTRA_PREFIXES: Final = ("histogram_bucket_",)
 
@@ -84,7 +90,7 @@ RETIRED_VARIABLES: Final[Mapping[str, str]] = MappingProxyType(
 
 def is_unused_extra(key: str) -> bool:
     """Tell whether LMCache reads this key of ``extra_config``."""
-    return key in UNUSED_EXTRA_KEYS or key.startswith(UNUSED_EXTRA_PREFIXES)
+    return key in UNUSED_EXTRA_KEYS or key in MOONCAKE_KEYS or key.startswith(UNUSED_EXTRA_PREFIXES)
 
 
 def is_unused_variable(name: str) -> bool:

@@ -1,0 +1,22 @@
+"""The configuration as JSON Schema, for editors and for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lmcache_core.config.model import TableOwner, build_model
+
+
+def json_schema(owners: Sequence[TableOwner]) -> dict[str, Any]:
+    """Describe every key, those of the plugins' tables included.
+
+    Args:
+        owners: Tables of loaded plugins.
+
+    Raises:
+        PluginError: A plugin's table has the name of one of the core's own keys.
+    """
+    schema = build_model(owners).model_json_schema(by_alias=True)
+    schema["title"] = "lmcache.toml"
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
