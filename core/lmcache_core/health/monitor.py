@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 _NAME = "health-monitor-thread"  # LMCache's name
 _LONGEST_WAIT_S = 3600.0  # threading waits overflow on huge numbers
 _INTERVALS_UNTIL_STUCK = 3
+_LEAST_STUCK_S = 5.0  # with a short interval, a busy machine alone must not close the gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ class HealthMonitor(PeriodicThread):
         self._wake_requested = False
         self._first_round = threading.Event()  # set once the gate shows the round's result
         self._round_done = not watches
+        self._exited = False
         self._lock = threading.Lock()  # around what report() and the thread both write: the verdict and the gate
         self._healthy = False
         self._verdict = Verdict(healthy=False, state=HealthState.UNKNOWN)
@@ -178,6 +180,7 @@ class HealthMonitor(PeriodicThread):
         return max(0.0, min([self.interval_s, _LONGEST_WAIT_S, *waits_s]))
 
     def _on_exit(self) -> None:
+        self._exited = True  # still alive while it says so
         self._compose()
 
     def _take_arrivals(self, now_s: float) -> None:
@@ -256,13 +259,14 @@ class HealthMonitor(PeriodicThread):
         """What the state of this thread says, whatever the checks say; None while it does its work."""
         down, unknown = HealthState.DOWN, HealthState.UNKNOWN
         waiting = ", ".join(repr(check.name) for check in self._look.checks if check.age_s is None)
+        stuck = elapsed_s > max(_LEAST_STUCK_S, _INTERVALS_UNTIL_STUCK * self.interval_s)
         grounds = (
             (self._init_failed_reason, down, f"the cache did not initialise: {self._init_failed_reason}"),
             (self._end_reason, down, self._end_reason),
             (self._thread is None, unknown, "the health monitor has not started"),
             (self.stop_requested, unknown, "the health monitor is stopped"),
-            (not self.is_running, down, f"thread {_NAME!r} died; restart the process"),
-            (elapsed_s > _INTERVALS_UNTIL_STUCK * self.interval_s, unknown, f"thread {_NAME!r} is stuck"),
+            (self._exited or not self.is_running, down, f"thread {_NAME!r} died; restart the process"),
+            (stuck, unknown, f"thread {_NAME!r} is stuck"),
             (not self._round_done, unknown, f"the first round of checks waits for {waiting}"),
         )
         return next((Verdict(False, state, reason) for holds, state, reason in grounds if holds), None)  # noqa: FBT003 - the record's order
