@@ -16,7 +16,7 @@ class StderrLog:
     def __init__(self) -> None:
         self._handler = logging.StreamHandler()
         self._handler.setLevel(logging.ERROR)
-        self._handler.setFormatter(_Traceless("%(levelname)s: %(message)s"))
+        self._handler.setFormatter(_OneLine("%(levelname)s: %(message)s"))
         self._level_before = logging.WARNING
 
     def show_all(self) -> None:
@@ -39,7 +39,7 @@ class StderrLog:
         root.setLevel(self._level_before)
 
 
-class _Traceless(logging.Formatter):
-    def formatException(self, ei: object) -> str:  # noqa: N802 - the name is logging's
-        del ei
-        return ""
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        record.message = record.getMessage()
+        return self.formatMessage(record)

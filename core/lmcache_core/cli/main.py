@@ -120,9 +120,9 @@ def _run(argv: Sequence[str] | None, session: Session) -> int:
         return 1 if isinstance(error.__cause__, EOFError) else _INTERRUPTED
     except SystemExit as end:
         code = end.code
-    if isinstance(code, str):
-        _write(code)
-        return 1
+        if isinstance(code, str):
+            _write(code)
+            return 1
     return code if isinstance(code, int) else 0
 
 
