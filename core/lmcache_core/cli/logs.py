@@ -25,7 +25,7 @@ class StderrLog:
         self._handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
         logging.getLogger().setLevel(logging.DEBUG)
 
-    def __enter__(self) -> StderrLog:  # noqa: PYI034 - Self comes with Python 3.11
+    def __enter__(self) -> StderrLog:
         root = logging.getLogger()
         self._level_before = root.level
         root.addHandler(self._handler)
