@@ -48,11 +48,11 @@ def answer_four_times(children: Children) -> tuple[list[Row], list[dict[str, Any
     warm = run("B (new process, warm store)", job)
     outage = run("C (the store goes away)", dataclasses.replace(job, outage=True))
     rows = [
-        Row("reference", "no cache", plain.answers[0]),
-        Row("A", "an empty store", filled.answers[0]),
-        Row("B", "a warm store, cold memory", warm.answers[0]),
-        Row("C", "the store taken away", outage.answers[0]),
-        Row("C", "the store back again", outage.answers[1]),
+        Row("no cache", plain.answers[0]),
+        Row("A: empty store", filled.answers[0]),
+        Row("B: warm store", warm.answers[0]),
+        Row("C: store away", outage.answers[0]),
+        Row("C: store back", outage.answers[1]),
     ]
     return rows, outage.verdicts
 

@@ -12,44 +12,42 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Row:
-    """One answer, and what it was meant to show."""
+    """One answer; `process` says whose, and what it met."""
 
     process: str
-    what: str
     answer: dict[str, Any]
 
 
 def answers_table(rows: list[Row]) -> Table:
-    """Draw the answers, the first of them as the reference."""
-    table = Table(title="Time to first token", title_justify="left", expand=False)
+    """Draw the answers, the first of them as the reference; fits 80 columns."""
+    table = Table(title="Time to first token, and tokens taken from the cache", title_justify="left")
     table.add_column("process")
-    table.add_column("what it met")
-    for heading in ("first token", "reused / prompt tokens", "stored", "loaded"):
+    for heading in ("first token", "reused", "of prompt", "stored", "loaded"):
         table.add_column(heading, justify="right")
-    table.add_column("same answer")
+    table.add_column("answer")
     reference = rows[0].answer
     for row in rows:
         made = row.answer
         table.add_row(
             row.process,
-            row.what,
             f"{made['first_token_s']:.2f} s",
-            f"{made['reused_tokens']} / {made['prompt_tokens']}",
+            str(made["reused_tokens"]),
+            str(made["prompt_tokens"]),
             _megabytes(made["stored_bytes"]),
             _megabytes(made["loaded_bytes"]),
-            "yes" if made["tokens"] == reference["tokens"] else "NO",
+            "equal" if made["tokens"] == reference["tokens"] else "DIFFERENT",
         )
     return table
 
 
 def verdicts_table(verdicts: list[dict[str, Any]]) -> Table:
     """Draw what the health monitor said before, during and after the outage."""
-    table = Table(title="Health of process C", title_justify="left", expand=False)
+    table = Table(title="Health of process C", title_justify="left")
     table.add_column("at", justify="right")
-    table.add_column("the store is")
+    table.add_column("store")
     table.add_column("verdict")
     table.add_column("reason", overflow="fold")
-    where = {"before": "there", "during": "taken away", "after": "back"}
+    where = {"before": "there", "during": "away", "after": "back"}
     for verdict in verdicts:
         table.add_row(
             f"{verdict['at_s']:.1f} s",

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FENCE = re.compile(r"^```(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(?P<language>[\w-]*)(?P<note>[^\n]*)\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block of a page; `config` is the page's TOML block before it, "" for none."""
+    """One fenced block of a page; `config` is the page's TOML block before it, "" for none.
+
+    `note` is what follows the language: ``wrong`` marks a configuration that is to be refused.
+    """
 
     page: str
     line: int
     language: str
     text: str
+    note: str = ""
     config: str = ""
 
     @property
@@ -37,7 +41,9 @@ def blocks(language: str) -> list[Block]:
         config = ""
         for match in FENCE.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
-            block = Block(str(page.relative_to(ROOT)), line, match["language"], match["text"], config)
+            block = Block(
+                str(page.relative_to(ROOT)), line, match["language"], match["text"], match["note"].strip(), config
+            )
             if block.language == "toml" and not block.is_project:
                 config = block.text
             if block.language == language:

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 import tomli
 
-from lmcache_core.app import load
+from lmcache_core import ConfigError
+from lmcache_core.loading import load
 
 ROOT = Path(__file__).resolve().parents[2]
+CONFIGS = sorted((ROOT / "examples/configs").glob("*.toml"))
 LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)|<img[^>]*src=\"(?P<picture>[^\"]+)\"")
 ELLIPSIS = "..."
 
@@ -38,9 +40,14 @@ def test_python_blocks_run(python_block: Any, tmp_path: Path) -> None:
 
 def test_toml_blocks_load(toml_block: Any, tmp_path: Path) -> None:
     tomli.loads(toml_block.text)
-    if not toml_block.is_project:
-        file = tmp_path / "page.toml"
-        file.write_text(toml_block.text)
+    if toml_block.is_project:
+        return
+    file = tmp_path / "page.toml"
+    file.write_text(toml_block.text)
+    if toml_block.note == "wrong":
+        with pytest.raises(ConfigError):
+            load(config_file=file, environ={})
+    else:
         assert load(config_file=file, environ={}).configuration.warnings == ()
 
 
@@ -60,11 +67,14 @@ def test_lmcachectl_commands_do_what_they_say(console_block: Any, tmp_path: Path
     assert code in (0, 2), output
 
 
-@pytest.mark.parametrize("config", sorted((ROOT / "examples").rglob("*.toml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("config", [*CONFIGS, ROOT / "examples/demo/lmcache.toml"], ids=lambda path: path.name)
 def test_example_configurations_load(config: Path) -> None:
-    tomli.loads(config.read_text())
-    if config.name != "pyproject.toml":
-        assert load(config_file=config, environ={"REDIS_PASSWORD": "secret"}).configuration.warnings == ()
+    assert load(config_file=config, environ={}).configuration.warnings == ()
+
+
+def test_the_readme_names_the_folder_of_example_configurations() -> None:
+    assert len(CONFIGS) > 4
+    assert "](examples/configs)" in (ROOT / "README.md").read_text()
 
 
 def test_links_lead_somewhere(page: Path) -> None:
