@@ -64,7 +64,7 @@ class OpsServer:
                 "choose another internal_api_server_port_start or 0 for any",
                 self._host,
                 self._port,
-                error.strerror or error,
+                str(error.strerror or error).partition(" (while ")[0],  # the rest repeats the address
             )
             return
         config = uvicorn.Config(
