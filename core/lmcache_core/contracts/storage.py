@@ -22,7 +22,7 @@ class LoadResult(enum.Enum):
     HIT = "hit"
     """All of the buffer is filled."""
     MISS = "miss"
-    """Not in the store; the buffer is untouched."""
+    """Not in the store; the buffer is untouched. Or no longer all of it is: then it means nothing."""
     CORRUPT = "corrupt"
     """In the store, but short, long or damaged; the buffer's content means nothing."""
     FAILED = "failed"
@@ -81,6 +81,8 @@ class StorageBackend(ABC):
     @abstractmethod
     def store(self, items: Sequence[tuple[ChunkKey, Frame]], *, deadline: float) -> None:
         """Keep frames; each becomes visible whole or not at all. Storing a present key is no error.
+
+        A chunk that another writer is storing at the moment may be left to it.
 
         Raises:
             BackendFullError: There is no room.

@@ -168,12 +168,15 @@ class StorageBackendContract:
                 frame = make_frame(number, 50_000)
                 out = bytearray(len(frame))
                 backend.store([(make_key(number), frame)], deadline=soon())
-                assert backend.load_into([make_key(number)], [memoryview(out)], deadline=soon()) == [LoadResult.HIT]
-                assert out == frame
+                result = backend.load_into([make_key(number)], [memoryview(out)], deadline=soon())
+                # A store may leave a chunk to another writer that is at work on it.
+                assert result == [LoadResult.MISS] or (result == [LoadResult.HIT] and bytes(out) == bytes(frame))
 
         with ThreadPoolExecutor(_THREADS) as threads:
             for done in [threads.submit(store_and_load, thread) for thread in range(_THREADS)]:
                 done.result()
+        keys = [make_key(number) for number in range(_THREADS + 5)]
+        assert backend.contains(keys, deadline=soon()) == len(keys)
 
     @pytest.mark.parametrize("call", ["contains", "load_into", "store", "delete", "ping"])
     def test_a_passed_deadline_ends_the_call_at_once(self, backend: StorageBackend, call: str) -> None:

@@ -1,0 +1,1 @@
+"""The store behind ``redis://``, ``rediss://``, ``valkey://``, ``valkeys://`` and ``unix://``."""
