@@ -49,8 +49,9 @@ class RedisServer:
     """Starts a server; a context manager.
 
     Args:
-        tls: Speak TLS on `port`, with a certificate for 127.0.0.1 and localhost.
+        tls: Speak TLS on `port`.
         client_certificates: Ask clients for a certificate; needs `tls`.
+        hosts: What its certificate is for.
         password: Of the default user.
         users: Further ACL users with all rights: name to password.
         acl: Further lines of the ACL file.
@@ -62,6 +63,7 @@ class RedisServer:
         *,
         tls: bool = False,
         client_certificates: bool = False,
+        hosts: Sequence[str] = ("127.0.0.1", "localhost"),
         password: str = "",
         users: Mapping[str, str] | None = None,
         acl: Sequence[str] = (),
@@ -76,15 +78,13 @@ class RedisServer:
         self.folder = Path(tempfile.mkdtemp(prefix="lmc-"))
         self.socket_path = self.folder / "redis.sock"
         self.ca_file = self.folder / "ca.pem"
-        self.cert_file = self.folder / "server.pem"
-        self.key_file = self.folder / "server.key"
         self._client_certificates = client_certificates
         self._options = list(options)
         self._process: subprocess.Popen[bytes] | None = None
         self._plain_port = 0
         self._relay: TLSRelay | None = None
-        if tls:
-            self._write_certificates()
+        self._authority = trustme.CA() if tls else None
+        self._hosts = hosts
         self._write_acl(users or {}, acl)
 
     def __enter__(self) -> RedisServer:
@@ -190,19 +190,24 @@ class RedisServer:
 
     def _server_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.cert_file, self.key_file)
+        context.load_cert_chain(*self._write_certificate("server", *self._hosts))
         if self._client_certificates:
             context.load_verify_locations(self.ca_file)
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def _write_certificates(self) -> None:
-        authority = trustme.CA()
-        certificate = authority.issue_cert(self.host, "localhost")
-        authority.cert_pem.write_to_path(str(self.ca_file))
-        certificate.private_key_pem.write_to_path(str(self.key_file))
-        for index, blob in enumerate(certificate.cert_chain_pems):
-            blob.write_to_path(str(self.cert_file), append=index > 0)
+    def issue_client_certificate(self) -> tuple[Path, Path]:
+        """Files of a certificate and its key that the server accepts."""
+        return self._write_certificate("client", "client")
+
+    def _write_certificate(self, name: str, *hosts: str) -> tuple[Path, Path]:
+        assert self._authority is not None
+        self._authority.cert_pem.write_to_path(str(self.ca_file))
+        certificate = self._authority.issue_cert(*hosts)
+        cert_file, key_file = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        cert_file.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+        key_file.write_bytes(certificate.private_key_pem.bytes())
+        return cert_file, key_file
 
     def _write_acl(self, users: Mapping[str, str], lines: Sequence[str]) -> None:
         default = f"#{_sha256(self.password)}" if self.password else "nopass"

@@ -16,7 +16,7 @@ from lmcache_core import BackendError, BackendTimeoutError
 from lmcache_plugins.redis.address import RedisAddress
 from lmcache_plugins.redis.wire import Wire
 
-_NO_TLS = "if its port speaks plain Redis, write redis:// instead of rediss://"
+_NO_TLS = "if its port does not speak TLS, write redis:// instead of rediss://"
 
 
 def open_wire(address: RedisAddress, *, who: str, deadline: float) -> Wire:
@@ -81,10 +81,15 @@ def _failure(error: Exception, address: RedisAddress, who: str) -> BackendError:
             f"{who}: the server's certificate is not trusted: {cause.verify_message.lower()}; "
             "set extra_config.redis.ca_file, or mend the certificate"
         )
+    if isinstance(cause, ssl.SSLError) and (cause.library != "SSL" or cause.reason == "PEM_LIB"):
+        return BackendError(f"{who}: cannot use ca_file, cert_file or key_file: {_words(cause.reason)}")
     if address.tls and isinstance(cause, ssl.SSLError | ConnectionResetError):
-        reason = (getattr(cause, "reason", None) or "connection reset").replace("_", " ").lower()
-        return BackendError(f"{who}: no TLS with the server: {reason}; {_NO_TLS}")
+        return BackendError(f"{who}: no TLS with the server: {_words(getattr(cause, 'reason', None))}; {_NO_TLS}")
     if isinstance(cause, socket.gaierror):
         return BackendError(f"{who}: the host name {address.host} cannot be resolved")
     reason = cause.strerror.lower() if isinstance(cause, OSError) and cause.strerror else type(cause).__name__
     return BackendError(f"{who}: cannot connect: {reason}")
+
+
+def _words(reason: str | None) -> str:
+    return (reason or "the connection was closed").replace("_", " ").lower()

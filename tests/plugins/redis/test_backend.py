@@ -367,13 +367,13 @@ def test_a_frozen_server_ends_each_call_at_its_deadline(
     backend = connect(redis_server.url)
     if warm:
         store(backend, 0)
+    out, large = memoryview(bytearray(LENGTH)), make_frame(1, 50_000_000)
     redis_server.pause()
     deadline = time.monotonic() + 0.3
-    out = memoryview(bytearray(LENGTH))
     calls = {
         "contains": lambda: backend.contains([make_key(0)], deadline=deadline),
         "load_into": lambda: backend.load_into([make_key(0)], [out], deadline=deadline),
-        "store": lambda: backend.store([(make_key(1), make_frame(1, 50_000_000))], deadline=deadline),
+        "store": lambda: backend.store([(make_key(1), large)], deadline=deadline),
         "delete": lambda: backend.delete([make_key(0)], deadline=deadline),
         "ping": lambda: backend.ping(deadline=deadline),
     }
