@@ -203,7 +203,7 @@ class CacheManager:
         if self.http is not None:
             self.http.stop()
 
-    def __enter__(self) -> CacheManager:  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> CacheManager:
         self.start()
         return self
 
