@@ -11,7 +11,7 @@ from typing import TypeAlias
 from lmcache_core import (
     BackendError,
     BackendTimeoutError,
-    CacheManager,
+    CacheView,
     CheckResult,
     HealthCheck,
     Tier,
@@ -55,7 +55,7 @@ class RemoteBackendHealthCheck(HealthCheck):
         self._failed_loads = 0
 
     @classmethod
-    def create(cls, manager: CacheManager) -> list[HealthCheck]:
+    def create(cls, manager: CacheView) -> list[HealthCheck]:
         """Make one check for each store behind tier 0; two of one address are told apart by tier name."""
         of_url = Counter(tier.url for tier in manager.tiers)
         return [

@@ -11,6 +11,9 @@ from lmcache_core import BackendError, BackendFullError, CheckResult, ChunkKey, 
 log = logging.getLogger(__name__)
 
 _PAYLOAD_BYTES = 4096
+_NAMESPACE = KeyNamespace(
+    model_name="lmcache-probe", world_size=1, rank=0, dtype="bytes", layout="probe", chunk_tokens=1
+)
 
 
 class RoundTripProbe:
@@ -30,16 +33,8 @@ class RoundTripProbe:
         self._tier = tier
         self._payload = random_bytes(_PAYLOAD_BYTES)
         self._clean = True
-        namespace = KeyNamespace(
-            model_name="lmcache-probe",
-            world_size=1,
-            rank=0,
-            dtype="bytes",
-            layout="probe",
-            chunk_tokens=1,
-            salt_hash=random_bytes(16).hex(),
-        )
-        self._key = ChunkKey(namespace, random_bytes(32))
+        # One namespace and one first byte for all: a file store leaves one empty folder behind, not one an instance.
+        self._key = ChunkKey(_NAMESPACE, b"\0" + random_bytes(31))
 
     def run(self, timeout_s: float) -> CheckResult:
         """Make one round trip; each of its steps may take `timeout_s`."""

@@ -1,9 +1,13 @@
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from tests.memory_store import Gate, refuse
+from tests.memory_store import Gate, Options, refuse
 
 from lmcache_core import CheckResult, LoadResult
+from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.storage.guard import GuardedTier, TierSetup
+from lmcache_plugins.file.backend import FileBackend
 from lmcache_plugins.remote_health.probe import RoundTripProbe
 
 MakeBench = Callable[..., Any]
@@ -122,3 +126,16 @@ def test_a_store_that_hangs_is_left_at_the_timeout(bench: MakeBench) -> None:
     assert RoundTripProbe(one.tier).run(0.05).reason == (
         "RemoteBackend-0 (memory://0): store gave no answer before its deadline"
     )
+
+
+def test_a_file_store_keeps_no_file_and_one_empty_folder(tmp_path: Path) -> None:
+    backend = FileBackend(str(tmp_path / "kv"), name="RemoteBackend")
+    setup = TierSetup(name="RemoteBackend", url="file:///kv", options=Options(), connections=1, timeout_s=5.0)
+    tier = GuardedTier(backend, setup, CacheMetrics(), lambda: None)
+    verdicts = [RoundTripProbe(tier).run(5.0).healthy for _ in range(5)]
+    tier.close()
+    probes = list((tmp_path / "kv").glob("lmcache-probe*/**/*"))
+
+    assert verdicts == [True] * 5
+    assert [path for path in probes if path.is_file()] == []
+    assert len(probes) == 1

@@ -1,0 +1,139 @@
+"""Whether each configured store works, and what each health check says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import wait
+
+from lmcache_core.app import build_tiers
+from lmcache_core.cli.finding import Finding, fail, ok, warn
+from lmcache_core.codec.frame import FrameCodec
+from lmcache_core.config.model import ExtraConfig
+from lmcache_core.contracts.health import HealthCheck
+from lmcache_core.contracts.layout import KVLayout
+from lmcache_core.contracts.settings import PluginSettings
+from lmcache_core.errors import BackendError, ConfigError, LMCacheError
+from lmcache_core.health.run import Outcome, read_terms, run_check
+from lmcache_core.loading import Loaded
+from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
+from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.storage.guard import GuardedTier
+from lmcache_core.storage.local_cpu import LocalCPUBackend
+from lmcache_core.storage.manager import StorageManager
+from lmcache_core.threads import describe_error
+from lmcache_core.workers import WorkerPool
+
+_SMALL = KVLayout(num_layers=1, num_kv_heads=1, head_size=64, dtype="float32")
+"""Any layout will do: probes bring their own bytes."""
+
+
+class Trial:
+    """The tiers of a configuration without an engine; the `CacheView` that checks are made from.
+
+    Raises:
+        LMCacheError: A store cannot be built.
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._values = loaded.configuration.values
+        metrics = CacheMetrics()
+        codec = FrameCodec(_SMALL, 1)
+        self.tiers: Sequence[GuardedTier] = build_tiers(
+            loaded, frame_bytes=codec.frame_bytes, metrics=metrics, on_failure=lambda: None
+        )
+        self.storage = StorageManager(
+            local=LocalCPUBackend(
+                Arena(ALIGNMENT_BYTES), frame_bytes=codec.frame_bytes, use_hot=False, metrics=metrics
+            ),
+            tiers=self.tiers,
+            codec=codec,
+            metrics=metrics,
+            write_behind_chunks=1,
+            lease_ttl_s=1.0,
+        )
+
+    @property
+    def health_options(self) -> ExtraConfig:
+        """The global health keys."""
+        return self._values.extra_config
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """None of a real instance."""
+        return {"model_name": "", "worker_id": "0", "role": "doctor"}
+
+    def settings(self, table: str) -> PluginSettings | None:
+        """Give a plugin's validated table; None where the configuration has none."""
+        return self._values.extra_config.table(table)
+
+
+def examine_stores(loaded: Loaded) -> Iterator[Finding]:
+    """Ping every store and run every health check once, each under its own timeout."""
+    try:
+        trial = Trial(loaded)
+    except ConfigError as error:
+        yield from (fail("stores", problem) for problem in error.problems)
+        return
+    except LMCacheError as error:
+        yield fail("stores", str(error))
+        return
+    try:
+        if not trial.tiers:
+            yield ok("stores", "none but CPU memory is configured")
+        for tier in trial.tiers:
+            yield _ping(tier)
+        yield from _run_checks(loaded, trial)
+    finally:
+        trial.storage.close(0.0)
+
+
+def _ping(tier: GuardedTier) -> Finding:
+    subject = f"store {tier.name}"
+    try:
+        took_ms = tier.ping(timeout_s=tier.options.ping_timeout)
+    except BackendError as error:
+        return fail(subject, str(error))
+    return ok(subject, f"{tier.url} answers in {took_ms:.1f} ms")
+
+
+def _run_checks(loaded: Loaded, trial: Trial) -> Iterator[Finding]:
+    checks: list[tuple[str, HealthCheck]] = []
+    for declared in loaded.registry.health_checks():
+        try:
+            made = declared.value.create(trial)
+        except (Exception, SystemExit) as error:  # noqa: BLE001, PERF203 - the border of one plugin
+            yield fail(f"plugin {declared.plugin}", f"{declared.value.__name__}.create failed: {describe_error(error)}")
+        else:
+            checks += [(declared.plugin, check) for check in made]
+    if not checks:
+        yield warn("checks", "no health check applies, so no outage would be noticed before a request meets it")
+        return
+    pool = WorkerPool("doctor", len(checks))
+    for plugin, check in checks:
+        yield _run(pool, plugin, check, trial)
+    pool.close()
+
+
+def _run(pool: WorkerPool, plugin: str, check: HealthCheck, trial: Trial) -> Finding:
+    try:
+        subject = f"check {check.name()}"
+        timeout_s = read_terms(check, trial.health_options).timeout_s
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the border of one plugin
+        return fail(f"plugin {plugin}", f"{type(check).__name__} cannot be used: {describe_error(error)}")
+    future = pool.submit(lambda: run_check(check, trial.health_options))
+    wait([future], timeout=timeout_s)
+    if not future.done():
+        return fail(subject, f"no answer within {timeout_s:g} s")
+    return _as_finding(subject, future.result())
+
+
+def _as_finding(subject: str, outcome: Outcome) -> Finding:
+    result = outcome.result
+    if outcome.skipped:
+        return ok(subject, "asks to be left out")
+    if not result.healthy:
+        return fail(subject, result.reason)
+    if result.degraded:
+        return warn(subject, result.reason)
+    evidence = ", ".join(f"{key} {value}" for key, value in result.details.items())
+    return ok(subject, f"passes{f' ({evidence})' if evidence else ''}")
