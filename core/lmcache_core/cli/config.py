@@ -110,10 +110,9 @@ def convert(old: Path, output: Path | None, force: bool) -> int:  # noqa: FBT001
         click.echo(text, nl=False)
     else:
         _write(text, output, force=force)
-    for path in document.repeated:
-        click.echo(_note(old, document, path, "is written twice; the last one counts"), err=True)
-    for path, note in conversion.notes:
-        click.echo(_note(old, document, path, note), err=True)
+    repeated = [(path, "is written twice; the last one counts") for path in document.repeated]
+    for path, note in sorted([*repeated, *conversion.notes], key=lambda each: _line(document, each[0])):
+        click.echo(_note(old, _line(document, path), path, note), err=True)
     return 0
 
 
@@ -146,9 +145,13 @@ def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
         click.echo("  ".join([*cells, row[-1]]).rstrip())
 
 
-def _note(old: Path, document: YamlDocument, path: KeyPath, text: str) -> str:
-    line = next((document.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in document.lines), 0)
-    return f"{shown_path(old)}{f':{line}' if line else ''}: {key_text(path)}: {text}"
+def _line(document: YamlDocument, path: KeyPath) -> int:
+    return next((document.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in document.lines), 0)
+
+
+def _note(old: Path, line: int, path: KeyPath, text: str) -> str:
+    place = f"{shown_path(old)}:{line}" if line else shown_path(old)
+    return f"{place}: {key_text(path)}: {text}"
 
 
 def _write(text: str, output: Path, *, force: bool) -> None:

@@ -86,7 +86,7 @@ class Conversion:
         self._note(
             ("remote_url",),
             "dropped: external:// names a Python class in an address; write a storage plugin with a scheme of its own "
-            f"that owns table {self._store_table!r}, where module and class now stand, and name its address in remote_url",
+            f"that owns table {self._store_table!r}, where module and class now stand, and name its address here",
         )
 
     def _top(self, key: str, value: object) -> None:

@@ -50,7 +50,7 @@ def read_text(path: Path, *, named_by: str) -> str:
         ConfigError: The file is missing, unreadable, far too large, or not UTF-8 without byte order mark.
     """
     place = shown_path(path)
-    return _decode(_read(path, f"{named_by}: config file {place!r}"), place)
+    return _decode(_read(path, f"{named_by}: config file '{place}'"), place)
 
 
 def _read(path: Path, who: str) -> bytes:

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from lmcache_core.config.fields import field_at, item_model, leaf_paths, table_model
-from lmcache_core.config.origin import KeyPath, Layer
+from lmcache_core.config.origin import KeyPath, Layer, key_text
 from lmcache_core.config.secrets import shows_input
 from lmcache_core.config.sentences import sentence
 from lmcache_core.config.words import read_text
@@ -139,8 +139,12 @@ def _read(found: FieldInfo, text: str, *, name: str, is_core: bool) -> tuple[Any
     value, errors = read_text(found, text)
     if not errors:
         return value, ""
-    shows = shows_input(name, found, text, is_core=is_core)
-    return None, sentence({**errors[0], "input": text}, shows_input=shows, kind="env")
+    error = errors[0]
+    where = key_text(error["loc"])
+    value = error["input"] if where else text
+    shows = shows_input(name, found, value, is_core=is_core)
+    problem = sentence({**error, "input": value}, shows_input=shows, kind="env")
+    return None, f"item {where} {problem}" if where else problem
 
 
 def _json_of(text: str, kind: type, wanted: str) -> tuple[Any, str]:

@@ -82,8 +82,8 @@ def strict_errors(field: FieldInfo, value: object) -> list[ErrorDetails]:
 
 
 def is_type_error(error: ErrorDetails) -> bool:
-    """Tell whether a value is of the wrong type, rather than out of its bounds."""
-    return error["type"].endswith(("_type", "_parsing"))
+    """Tell whether a value is of the wrong type as a whole, rather than out of its bounds."""
+    return not error["loc"] and error["type"].endswith(("_type", "_parsing"))
 
 
 def leaves(model: type[BaseModel], tree: Tree, prefix: KeyPath = ()) -> Iterator[tuple[KeyPath, FieldInfo, object]]:

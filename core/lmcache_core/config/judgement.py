@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from lmcache_core.config.consistency import Finding, findings
 from lmcache_core.config.fields import field_at, leaves, strict_errors
 from lmcache_core.config.known import Known
 from lmcache_core.config.model import CoreConfig
-from lmcache_core.config.origin import KeyPath, Merged, Origin, Tree, has, overlay, prune
+from lmcache_core.config.origin import KeyPath, Merged, Origin, Tree, has, key_text, overlay, prune
 from lmcache_core.config.problem import Problem
 from lmcache_core.config.secrets import is_secret, redact, shows_input, texts_in
 from lmcache_core.config.sentences import is_foreign, sentence
@@ -55,8 +56,7 @@ class Judgement:
     def run(self) -> CoreConfig:
         """Judge everything."""
         for path, found, value in list(leaves(self._model, self._tree)):
-            errors = strict_errors(found, value)
-            text = self._name_problem(path, value) or (self._sentence(path, errors[0]) if errors else None)
+            text = self._name_problem(path, value) or self._leaf_problem(path, found, value)
             if text is not None:
                 self.note(path, text)
                 prune(self._tree, path)
@@ -72,6 +72,15 @@ class Judgement:
         self.problems.append(Problem(origin or self._merged.origin(path), path, text + suffix))
         self._bad.add(path)
 
+    def _leaf_problem(self, path: KeyPath, found: FieldInfo, value: object) -> str | None:
+        errors = strict_errors(found, value)
+        if not errors:
+            return None
+        where = errors[0]["loc"]
+        if where:
+            return f"item {key_text(where)} {self._sentence(path, errors[0])}"
+        return self._sentence(path, {**errors[0], "input": value})
+
     def _judge_tables(self) -> CoreConfig:
         for _ in range(_MOST_ROUNDS):
             tree = self._effective()
@@ -79,20 +88,23 @@ class Judgement:
                 return self._model.model_validate(tree)
             except ValidationError as error:
                 errors = error.errors(include_url=False)
-            for each in errors:
-                self._judge_table_error(each, tree)
+            # All are located before any is dropped: dropping moves what the others point at.
+            located = [(each, *self._locate(each, tree)) for each in errors]
+            for each, path, table in located:
+                if has(self._tree, table) and not self._is_bad(path):
+                    self.note(path, self._sentence(path, each))
+            for _, _, table in located:
+                self._drop(table)
         return self._model()
 
-    def _judge_table_error(self, error: ErrorDetails, tree: Tree) -> None:
-        loc = error["loc"]
-        path = _existing(tree, loc)
-        if error["type"] == "missing" and len(path) < len(loc):
-            path = (*path, loc[len(path)])
-        table = path[:-1] if error["type"] == "missing" else path
-        original, original_table = self._original(path), self._original(table)
-        if has(self._tree, original_table) and not self._is_bad(original):
-            self.note(original, self._sentence(original, error))
-        self._drop(original_table)
+    def _locate(self, error: ErrorDetails, tree: Tree) -> tuple[KeyPath, KeyPath]:
+        """Give the key an error is about, and what has to go for its sake."""
+        path: KeyPath = error["loc"]
+        while path and not has(tree, path):
+            path = path[:-1]  # pydantic adds to a location, such as the member of a union
+        if error["type"] == "missing" and len(path) < len(error["loc"]):
+            return self._original((*path, error["loc"][len(path)])), self._original(path)
+        return self._original(path), self._original(path)
 
     def _effective(self) -> Tree:
         """The tree with each remote's own keys over the global ones, wrong remotes left out."""
@@ -169,11 +181,3 @@ def _within_extra(path: KeyPath) -> Iterator[str | int]:
 
 def _name(path: KeyPath) -> str:
     return next((key for key in reversed(path) if isinstance(key, str)), "")
-
-
-def _existing(tree: Tree, loc: tuple[int | str, ...]) -> KeyPath:
-    """Cut off what pydantic adds to a location, such as the member of a union."""
-    path: KeyPath = tuple(loc)
-    while path and not has(tree, path):
-        path = path[:-1]
-    return path

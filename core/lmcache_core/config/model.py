@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from lmcache_core.config.address import StoreAddress
+from lmcache_core.config.secrets import masked
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.errors import PluginError
 
@@ -29,6 +30,14 @@ class Table(BaseModel):
         use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
+
+    def __repr_args__(self) -> Iterator[tuple[str, object]]:
+        """Name every field, secrets masked, those within plugins' tables included."""
+        for name, found in type(self).model_fields.items():
+            yield found.alias or name, masked(name, found, getattr(self, name))
+
+    def __str__(self) -> str:
+        return repr(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +143,6 @@ class CoreConfig(Table):
 
     max_local_disk_size: float = Field(default=0.0, ge=0)
     """GiB that the disk tier may take. Needs `local_disk`."""
-
-    local_disk_fsync: bool = False
-    """Whether each chunk is forced to the disk before it counts as stored."""
 
     remote_url: StoreAddress | None = None
     """Where the remote store is, such as `redis://cache-1:6379` or `file:///mnt/shared/kv`."""

@@ -11,6 +11,12 @@ _TYPING_SLIP = 0.75
 _RELATED = 0.45
 
 
+def respelt(word: str, known: Iterable[str]) -> str | None:
+    """Give the known name that differs by case and separators only; else None."""
+    letters = _letters(word)
+    return next((name for name in known if _letters(name) == letters), None)
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Give the known name that a typing slip explains: case, separators, or a few letters; else None."""
     return _closest(word, known, _TYPING_SLIP)

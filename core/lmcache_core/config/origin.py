@@ -51,7 +51,7 @@ class Origin:
         if self.kind == "default" or (self.kind == "file" and not path):
             return self._position or key
         if self.kind == "env":
-            return self.place if path[: len(self.names)] == path == self.names else f"{self.place}: {key}"
+            return self.place if path == self.names else f"{self.place}: {key}"
         return f"{self._position if self.kind == 'file' else self.kind}: {key}"
 
     @property

@@ -52,7 +52,7 @@ def shows_input(name: str, field: FieldInfo | None, value: object, *, is_core: b
     if field is None or isinstance(value, (dict, list)) or _SECRET_NAME.search(name):
         return False
     types = set(_plain_types(field.annotation))
-    if types & {SecretStr, SecretBytes, StoreAddress}:
+    if types & {SecretStr, SecretBytes, StoreAddress, BaseModel}:
         return False
     if isinstance(value, str) and ("://" in value or "@" in value):
         return False
@@ -123,6 +123,8 @@ def _plain_types(annotation: Any) -> Iterable[Any]:
         yield Literal
     elif isinstance(annotation, type) and issubclass(annotation, Path):
         yield Path
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield BaseModel
     elif get_args(annotation):
         for part in get_args(annotation):
             yield from _plain_types(part)

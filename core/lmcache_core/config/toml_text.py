@@ -28,8 +28,9 @@ def _lines(tree: Mapping[str, object], path: tuple[str, ...]) -> Iterator[str]:
         if key not in tables and key not in arrays:
             yield f"{_key(key)} = {_value(value, (*path, key))}"
     for key, table in tables.items():
-        yield ""
-        yield f"[{_header((*path, key))}]"
+        if not table or not all(isinstance(part, Mapping) for part in table.values()):
+            yield ""
+            yield f"[{_header((*path, key))}]"
         yield from _lines(table, (*path, key))
     for key, array in arrays.items():
         for table in array if isinstance(array, Sequence) else ():

@@ -28,7 +28,7 @@ from lmcache_core.config.lmcache_names import (
     is_unused_extra,
     is_unused_variable,
 )
-from lmcache_core.config.nearest import nearest, suggestion
+from lmcache_core.config.nearest import nearest, respelt, suggestion
 from lmcache_core.config.origin import KeyPath, Layer, Origin, Tree
 from lmcache_core.config.problem import Problem
 
@@ -92,20 +92,26 @@ class Claims:
         return len(path) == 2 and path[0] == EXTRA and is_unused_extra(str(path[1]))  # noqa: PLR2004 - table and key
 
     def _unknown_variable(self, name: str) -> str:
-        if name in RETIRED_VARIABLES:
-            return f"unknown variable; {RETIRED_VARIABLES[name]}"
         path = variable_path(name.upper())
         retired = RETIRED_KEYS.get(str(path[0]))
         if retired is not None:
             return f"retired by LMCache; {retired}"
+        if name in RETIRED_VARIABLES:
+            return f"unknown variable; {RETIRED_VARIABLES[name]}"
         if claims(self.model, name.upper()):
             return f"unknown variable; names are upper case, did you mean {name.upper()}?"
+        return self._misspelt_variable(name.upper().removeprefix(PREFIX), path)
+
+    def _misspelt_variable(self, stem: str, path: KeyPath) -> str:
+        stems = [known.removeprefix(PREFIX) for known in variable_names(self.model)]
+        meant = respelt(stem, stems)
+        if meant is not None:
+            return f"unknown variable; did you mean {PREFIX}{meant}?"
         if path[0] == EXTRA and len(path) > 2 and path[1] not in self._extra_fields():  # noqa: PLR2004 - table and key
             return self._unknown_table(str(path[1]))
         if path[0] in self._extra_fields():
             return f"unknown variable; did you mean {variable_name((EXTRA, *path))}?"
-        stems = [known.removeprefix(PREFIX) for known in variable_names(self.model)]
-        return "unknown variable" + suggestion(name.upper().removeprefix(PREFIX), stems, show=PREFIX.__add__)
+        return "unknown variable" + suggestion(stem, stems, show=PREFIX.__add__)
 
     def _table(self, model: type[BaseModel], tree: Mapping[str, Any], path: KeyPath, layer: Layer) -> Tree:
         known = fields_of(model)

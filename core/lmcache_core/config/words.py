@@ -49,14 +49,18 @@ def _readings(text: str) -> Iterator[Any]:
     word = truth(text)
     if word is not None:
         yield word
-    try:
+    with suppress(ValueError, RecursionError):
         yield json.loads(text)
-    except (ValueError, RecursionError):
-        parts = [part.strip() for part in text.split(",")] if text.strip() else []
-        yield parts
-        numbers = [next(_number(part), None) for part in parts]
-        if None not in numbers:
-            yield numbers
+    if not text.lstrip().startswith(("[", "{")):
+        yield from _comma_lists(text)
+
+
+def _comma_lists(text: str) -> Iterator[list[Any]]:
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    yield parts
+    numbers = [next(_number(part), None) for part in parts]
+    if None not in numbers:
+        yield numbers
 
 
 def _number(text: str) -> Iterator[int | float]:
