@@ -24,7 +24,7 @@ from lmcache_plugins.redis.refusal import RefusedError, refused
 from lmcache_plugins.redis.resp import ConnectionLostError, ProtocolError, Refusal, command
 from lmcache_plugins.redis.session import open_session, read_info, refuse_cluster, warn_of_policy
 from lmcache_plugins.redis.storing import store
-from lmcache_plugins.redis.wire import Wire, count
+from lmcache_plugins.redis.wire import Wire, count, leading_ones
 
 T = TypeVar("T")
 
@@ -71,9 +71,8 @@ class RedisBackend(StorageBackend):
         """Count the leading keys that have a head; one round trip."""
 
         def ask(wire: Wire) -> int:
-            wire.send([command(b"EXISTS", self._names.head(key)) for key in keys], replies=len(keys))
-            found = [count(wire) for _ in keys]
-            return found.index(0) if 0 in found else len(found)
+            wire.send([self._names.exists(keys)], replies=len(keys))
+            return leading_ones(wire, len(keys))
 
         return self._call(ask, deadline)
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import secrets
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lmcache_core import ChunkKey
+from lmcache_core import ChunkKey, KeyNamespace
 
 _HEAD = struct.Struct("<8sQII8s")
 _MAGIC = b"lmcache1"
@@ -84,6 +85,19 @@ class KeyNames:
     def head(self, key: ChunkKey) -> bytes:
         """Name of the key that makes a chunk visible."""
         return f"{self._prefix}:{{{key.namespace.name}/{key.digest.hex()}}}".encode()
+
+    def exists(self, keys: Sequence[ChunkKey]) -> bytes:
+        """Write requests that ask for each head; a prompt has hundreds, so that each microsecond counts."""
+        parts = []
+        namespace: KeyNamespace | None = None
+        before = ""
+        for key in keys:
+            if key.namespace is not namespace:
+                namespace = key.namespace
+                length_bytes = len(self.head(key))
+                before = f"*2\r\n$6\r\nEXISTS\r\n${length_bytes}\r\n{self._prefix}:{{{namespace.name}/"
+            parts.append(f"{before}{key.digest.hex()}}}\r\n")
+        return "".join(parts).encode()
 
     def all(self, key: ChunkKey, segments: int) -> list[bytes]:
         """Names of the head and of so many segments."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 
 from lmcache_plugins.redis.refusal import RefusedError
-from lmcache_plugins.redis.resp import Landed, ProtocolError, Refusal, ReplyReader, coalesce
+from lmcache_plugins.redis.resp import MOST_DIGITS, Landed, ProtocolError, Refusal, ReplyReader, coalesce
 
 
 class Wire:
@@ -50,6 +50,13 @@ class Wire:
         self.pending -= 1
         return reply
 
+    def digits(self, replies: int) -> bytes | None:
+        """Read integers of one digit at once; raises like `send`, or what `ReplyReader.digits` raises."""
+        digits = self._reader.digits(replies)
+        if digits is not None:
+            self.pending -= replies
+        return digits
+
     def bulk_into(self, prefix: bytearray, out: memoryview) -> Landed | Refusal:
         """Read a bulk into place; raises like `send`, or what `ReplyReader.bulk_into` raises."""
         landed = self._reader.bulk_into(prefix, out)
@@ -76,6 +83,16 @@ class Wire:
         if remaining_s <= 0:
             raise TimeoutError
         self._socket.settimeout(remaining_s)
+
+
+def leading_ones(wire: Wire, replies: int) -> int:
+    """Read replies that are 0 or 1 and count those before the first 0; raises like `count`."""
+    found: list[int] = []
+    while len(found) < replies:
+        part = min(MOST_DIGITS, replies - len(found))
+        digits = wire.digits(part)
+        found += [digit - ord("0") for digit in digits] if digits is not None else [count(wire) for _ in range(part)]
+    return found.index(0) if 0 in found else replies
 
 
 def count(wire: Wire) -> int:

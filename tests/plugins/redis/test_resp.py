@@ -95,6 +95,25 @@ def test_skipped_bulks_leave_no_trace(values: list[object], sizes: list[int]) ->
     assert reader.reply() == 7
 
 
+@given(st.text("0123456789", min_size=1, max_size=600), cuts)
+def test_digits_are_read_at_once(text: str, sizes: list[int]) -> None:
+    reader = ReplyReader(feed(b"".join(b":%s\r\n" % digit.encode() for digit in text) + b":77\r\n", sizes))
+
+    assert reader.digits(len(text)) == text.encode()
+    assert reader.reply() == 77
+
+
+@given(st.lists(reply, min_size=1, max_size=6), cuts)
+def test_what_is_no_row_of_digits_is_left_to_be_read(values: list[object], sizes: list[int]) -> None:
+    stream = b"".join(encode(value) for value in values)
+    reader = ReplyReader(feed(stream + b":77\r\n" * 10, sizes))
+
+    digits = reader.digits(len(values) + 2)
+
+    assert digits is None
+    assert [reader.reply() for _ in values] == values
+
+
 @given(st.binary(max_size=300), cuts, st.sampled_from(["reply", "bulk_into", "skip"]))
 def test_garbage_ends_in_one_of_our_errors(stream: bytes, sizes: list[int], how: str) -> None:
     reader = ReplyReader(feed(stream, sizes))
