@@ -19,6 +19,7 @@ from lmcache_core.adapters.tensors import TensorAdapter
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.engine import CacheEngine
 from lmcache_core.events.bus import EventBus
+from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import Arena
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.local_cpu import LocalCPUBackend
@@ -40,10 +41,11 @@ def build(layout: KVLayout, chunks: int) -> CacheEngine:
     """An engine with tier 0 alone, large enough for the prompt."""
     metrics = CacheMetrics()
     codec = FrameCodec(layout, CHUNK_TOKENS)
+    journal = Journal(EventBus(metrics), chunk_tokens=CHUNK_TOKENS, chunk_bytes=codec.payload_bytes)
     arena = Arena((codec.frame_bytes + 4096) * chunks)
-    local = LocalCPUBackend(arena, frame_bytes=codec.frame_bytes, use_hot=True, metrics=metrics)
+    local = LocalCPUBackend(arena, frame_bytes=codec.frame_bytes, use_hot=True, metrics=metrics, journal=journal)
     storage = StorageManager(
-        local=local, tiers=[], codec=codec, metrics=metrics, write_behind_chunks=1, lease_ttl_s=300.0
+        local=local, tiers=[], codec=codec, metrics=metrics, journal=journal, write_behind_chunks=1, lease_ttl_s=300.0
     )
 
     def namespace(salt_hash: str) -> KeyNamespace:
@@ -62,7 +64,7 @@ def build(layout: KVLayout, chunks: int) -> CacheEngine:
         adapter=TensorAdapter(layout, CHUNK_TOKENS),
         namespace=namespace,
         is_healthy=lambda: True,
-        bus=EventBus(metrics),
+        journal=journal,
         metrics=metrics,
         timeout_s=10.0,
     )

@@ -21,6 +21,7 @@ from lmcache_core.adapters.tensors import TensorAdapter
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.engine import CacheEngine
 from lmcache_core.events.bus import EventBus
+from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.guard import GuardedTier, TierSetup
@@ -129,8 +130,14 @@ class Rig:
         self.codec = FrameCodec(self.layout, CHUNK_TOKENS)
         block_bytes = -(-self.codec.frame_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         self.arena = Arena(self.chunks * block_bytes)
+        self.bus = EventBus(self.metrics)
+        self.journal = Journal(self.bus, chunk_tokens=CHUNK_TOKENS, chunk_bytes=self.codec.payload_bytes)
         self.local = LocalCPUBackend(
-            self.arena, frame_bytes=self.codec.frame_bytes, use_hot=self.use_hot, metrics=self.metrics
+            self.arena,
+            frame_bytes=self.codec.frame_bytes,
+            use_hot=self.use_hot,
+            metrics=self.metrics,
+            journal=self.journal,
         )
         self.failures: list[str] = []
         self.tiers = [
@@ -139,11 +146,13 @@ class Rig:
                 TierSetup(
                     name=f"RemoteBackend-{number}",
                     url=f"memory://{number}",
+                    kind="memory",
                     options=Options(),
                     connections=2,
                     timeout_s=self.timeout_s,
                 ),
                 self.metrics,
+                self.journal,
                 lambda: self.failures.append("x"),
             )
             for number, store in enumerate(self.stores)
@@ -153,17 +162,17 @@ class Rig:
             tiers=self.tiers,
             codec=self.codec,
             metrics=self.metrics,
+            journal=self.journal,
             write_behind_chunks=self.write_behind_chunks,
             lease_ttl_s=self.lease_ttl_s,
             clock=self.clock,
         )
-        self.bus = EventBus(self.metrics)
         self.engine = CacheEngine(
             storage=self.storage,
             adapter=TensorAdapter(self.layout, CHUNK_TOKENS),
             namespace=self.namespace,
             is_healthy=lambda: self.healthy,
-            bus=self.bus,
+            journal=self.journal,
             metrics=self.metrics,
             timeout_s=self.timeout_s,
         )

@@ -23,6 +23,7 @@ from lmcache_core.contracts.url import StoreURL
 from lmcache_core.engine import CacheEngine
 from lmcache_core.errors import ConfigError, PluginError
 from lmcache_core.events.bus import EventBus
+from lmcache_core.events.journal import Journal
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.loading import Loaded, load
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
@@ -54,7 +55,7 @@ class _TierPlan:
 
 
 def build_tiers(
-    loaded: Loaded, *, frame_bytes: int, metrics: CacheMetrics, on_failure: Callable[[], None]
+    loaded: Loaded, *, frame_bytes: int, metrics: CacheMetrics, journal: Journal, on_failure: Callable[[], None]
 ) -> list[GuardedTier]:
     """Build every store that the configuration names, each behind its guard; connects to none.
 
@@ -79,11 +80,12 @@ def build_tiers(
         setup = TierSetup(
             name=plan.name,
             url=str(plan.url),
+            kind=plan.url.scheme,
             options=plan.extra_config,
             connections=values.backend_connections,
             timeout_s=values.blocking_timeout_secs,
         )
-        tiers.append(GuardedTier(spec.build(plan.url, options, context), setup, metrics, on_failure))
+        tiers.append(GuardedTier(spec.build(plan.url, options, context), setup, metrics, journal, on_failure))
     return tiers
 
 
@@ -122,7 +124,14 @@ class CacheManager:
     """
 
     def __init__(
-        self, loaded: Loaded, *, layout: KVLayout, model_name: str, world_size: int = 1, rank: int = 0
+        self,
+        loaded: Loaded,
+        *,
+        layout: KVLayout,
+        model_name: str,
+        world_size: int = 1,
+        rank: int = 0,
+        model_type: str = "",
     ) -> None:
         self.config = loaded.configuration
         self.registry = loaded.registry
@@ -131,10 +140,13 @@ class CacheManager:
         self._labels = {"model_name": model_name, "worker_id": str(rank), "role": "worker"}
         self._world_size = world_size
         self._rank = rank
+        self._model_type = model_type
         self._threads = PeriodicThreadRegistry()
         self.metrics = CacheMetrics()
         self.metrics.registry.register(PeriodicThreadCollector(self._threads))
         self.bus = EventBus(self.metrics)
+        self._codec = FrameCodec(layout, self._values.chunk_size)
+        self._journal = Journal(self.bus, chunk_tokens=self._values.chunk_size, chunk_bytes=self._codec.payload_bytes)
         self.init_failed_reason = ""
         self._plugins_failed = dict(loaded.registry.failed())
         self.storage = self._build_storage(loaded)
@@ -157,6 +169,7 @@ class CacheManager:
         model_name: str,
         world_size: int = 1,
         rank: int = 0,
+        model_type: str = "",
     ) -> CacheManager:
         """Build an instance from a file, ``LMCACHE_*`` variables and overrides.
 
@@ -168,6 +181,7 @@ class CacheManager:
             model_name: As the engine names the model; part of every key.
             world_size: Ranks that split the KV.
             rank: Which of them this is.
+            model_type: As the model's own configuration names its kind, such as ``llama``; for usage metrics.
 
         Raises:
             ConfigError: Names all offenders at once.
@@ -179,13 +193,16 @@ class CacheManager:
         logging.getLogger("lmcache_core").setLevel(loaded.configuration.values.log_level)
         for warning in loaded.configuration.warnings:
             log.warning("%s", warning)
-        return cls(loaded, layout=layout, model_name=model_name, world_size=world_size, rank=rank)
+        return cls(
+            loaded, layout=layout, model_name=model_name, world_size=world_size, rank=rank, model_type=model_type
+        )
 
     # -- life -----------------------------------------------------------------
 
     def start(self) -> None:
         """Start the threads and wait for the first round of checks, at most about one check's time."""
         self._subscribe()
+        self._journal.registered(self._namespace(""), self._layout, self._model_type)
         self._sweeper.start()
         self.health.start()
         if self.http is not None:
@@ -236,12 +253,16 @@ class CacheManager:
     # -- building -------------------------------------------------------------
 
     def _build_storage(self, loaded: Loaded) -> StorageManager:
-        codec = FrameCodec(self._layout, self._values.chunk_size)
+        codec = self._codec
         _check_room(self._values, codec.frame_bytes)
         try:
             arena = Arena(int(self._values.max_local_cpu_size * _GIB))
             tiers = build_tiers(
-                loaded, frame_bytes=codec.frame_bytes, metrics=self.metrics, on_failure=self._wake_monitor
+                loaded,
+                frame_bytes=codec.frame_bytes,
+                metrics=self.metrics,
+                journal=self._journal,
+                on_failure=self._wake_monitor,
             )
         except (ConfigError, PluginError):
             raise
@@ -251,11 +272,16 @@ class CacheManager:
             arena, tiers = Arena(ALIGNMENT_BYTES), []
         return StorageManager(
             local=LocalCPUBackend(
-                arena, frame_bytes=codec.frame_bytes, use_hot=self._values.local_cpu, metrics=self.metrics
+                arena,
+                frame_bytes=codec.frame_bytes,
+                use_hot=self._values.local_cpu,
+                metrics=self.metrics,
+                journal=self._journal,
             ),
             tiers=tiers,
             codec=codec,
             metrics=self.metrics,
+            journal=self._journal,
             write_behind_chunks=self._values.write_behind_chunks,
             lease_ttl_s=self._values.pin_timeout_sec,
         )
@@ -293,27 +319,25 @@ class CacheManager:
         return checks
 
     def _build_engine(self) -> CacheEngine:
-        chunk_tokens = self._values.chunk_size
-
-        def namespace(salt_hash: str) -> KeyNamespace:
-            return KeyNamespace(
-                model_name=self._labels["model_name"],
-                world_size=self._world_size,
-                rank=self._rank,
-                dtype=self._layout.dtype,
-                layout=self._layout.fingerprint,
-                chunk_tokens=chunk_tokens,
-                salt_hash=salt_hash,
-            )
-
         return CacheEngine(
             storage=self.storage,
-            adapter=TensorAdapter(self._layout, chunk_tokens),
-            namespace=namespace,
+            adapter=TensorAdapter(self._layout, self._values.chunk_size),
+            namespace=self._namespace,
             is_healthy=self.health.is_healthy,
-            bus=self.bus,
+            journal=self._journal,
             metrics=self.metrics,
             timeout_s=self._values.blocking_timeout_secs,
+        )
+
+    def _namespace(self, salt_hash: str) -> KeyNamespace:
+        return KeyNamespace(
+            model_name=self._labels["model_name"],
+            world_size=self._world_size,
+            rank=self._rank,
+            dtype=self._layout.dtype,
+            layout=self._layout.fingerprint,
+            chunk_tokens=self._values.chunk_size,
+            salt_hash=salt_hash,
         )
 
     def _build_http(self) -> OpsServer | None:

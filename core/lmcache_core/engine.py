@@ -13,9 +13,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lmcache_core.contracts.event import EventType
 from lmcache_core.contracts.key import KeyNamespace, hash_salt
-from lmcache_core.events.bus import EventBus
+from lmcache_core.events.journal import Journal
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.cleared import Cleared
 from lmcache_core.storage.manager import ChunkRun, StorageManager
@@ -60,7 +59,7 @@ class CacheEngine:
         adapter: For the tensors of the engine.
         namespace: Makes the key namespace of a tenant from its salt's hash.
         is_healthy: The gate; must cost no more than a method call.
-        bus: Where events go.
+        journal: Where events go.
         metrics: Families to count in.
         timeout_s: Longest a lookup or retrieve may take, ``blocking_timeout_secs``.
     """
@@ -72,7 +71,7 @@ class CacheEngine:
         adapter: KVAdapter,
         namespace: Callable[[str], KeyNamespace],
         is_healthy: Callable[[], bool],
-        bus: EventBus,
+        journal: Journal,
         metrics: CacheMetrics,
         timeout_s: float,
     ) -> None:
@@ -81,7 +80,7 @@ class CacheEngine:
         self._make_namespace = namespace
         self._namespaces = {"": namespace("")}
         self.is_healthy = is_healthy
-        self._bus = bus
+        self._journal = journal
         self._metrics = metrics
         self._timeout_s = timeout_s
         self._chunk_tokens = self._namespaces[""].chunk_tokens
@@ -181,29 +180,24 @@ class CacheEngine:
             raise
         self._storage.keep(run, places, blocks)
         self._metrics.stored_tokens.inc(kept_tokens)
-        if self._bus.has_subscribers(EventType.MP_STORE_END):
-            self._publish_store(run, places, request_id)
+        self._journal.stored(run.namespace, len(places), request_id)
         return kept_tokens
 
     def _lookup(self, tokens: Any, salt: str, request_id: str) -> int:
         deadline = time.monotonic() + self._timeout_s
         run = self._run(tokens, salt)
         found = self._storage.lookup(run, _request(run, request_id), deadline=deadline)
-        hit_tokens = found * self._chunk_tokens
+        hit_tokens = found.chunks * self._chunk_tokens
         self._metrics.requested_tokens.inc(len(tokens))
         self._metrics.hit_tokens.inc(hit_tokens)
-        if self._bus.has_subscribers(EventType.MP_LOOKUP_PREFETCH_END):
-            self._bus.publish(
-                EventType.MP_LOOKUP_PREFETCH_END,
-                {
-                    "found_count": found,
-                    "requested_tokens": len(tokens),
-                    "hit_tokens": hit_tokens,
-                    "model_name": run.namespace.model_name,
-                    "cache_salt": run.namespace.salt_hash,
-                },
-                request_id,
-            )
+        self._journal.looked_up(
+            run.namespace,
+            run.digests,
+            requested_tokens=len(tokens),
+            l1_chunks=found.l1_chunks,
+            found_chunks=found.chunks,
+            request_id=request_id,
+        )
         return hit_tokens
 
     def _retrieve(self, tokens: Any, out: Any, salt: str, request_id: str, delivered: list[int]) -> None:
@@ -215,32 +209,8 @@ class CacheEngine:
             for place, block in enumerate(blocks):
                 self._adapter.scatter(payload(block.view), out, place * self._chunk_tokens)
                 delivered.append(place)
-        retrieved_tokens = len(delivered) * self._chunk_tokens
-        self._metrics.retrieved_tokens.inc(retrieved_tokens)
-        if self._bus.has_subscribers(EventType.MP_RETRIEVE_END):
-            self._bus.publish(
-                EventType.MP_RETRIEVE_END,
-                {
-                    "retrieved_count": len(delivered),
-                    "num_tokens": retrieved_tokens,
-                    "total_bytes": len(delivered) * self._storage.codec.payload_bytes,
-                    "model_name": run.namespace.model_name,
-                    "cache_salt": run.namespace.salt_hash,
-                },
-                request_id,
-            )
-
-    def _publish_store(self, run: ChunkRun, places: Sequence[int], request_id: str) -> None:
-        self._bus.publish(
-            EventType.MP_STORE_END,
-            {
-                "stored_count": len(places),
-                "num_tokens": len(places) * self._chunk_tokens,
-                "total_bytes": len(places) * self._storage.codec.payload_bytes,
-                "model_name": run.namespace.model_name,
-            },
-            request_id,
-        )
+        self._metrics.retrieved_tokens.inc(len(delivered) * self._chunk_tokens)
+        self._journal.retrieved(run.namespace, len(delivered), request_id)
 
     def _run(self, tokens: Any, salt: str) -> ChunkRun:
         namespace = self._namespaces.get(hash_salt(salt))

@@ -13,6 +13,8 @@ from lmcache_core.contracts.health import HealthCheck
 from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.errors import BackendError, ConfigError, LMCacheError
+from lmcache_core.events.bus import EventBus
+from lmcache_core.events.journal import Journal
 from lmcache_core.health.run import Outcome, read_terms, run_check
 from lmcache_core.loading import Loaded
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
@@ -38,16 +40,18 @@ class Trial:
         self._values = loaded.configuration.values
         metrics = CacheMetrics()
         codec = FrameCodec(_SMALL, 1)
+        journal = Journal(EventBus(metrics), chunk_tokens=1, chunk_bytes=codec.payload_bytes)
         self.tiers: Sequence[GuardedTier] = build_tiers(
-            loaded, frame_bytes=codec.frame_bytes, metrics=metrics, on_failure=lambda: None
+            loaded, frame_bytes=codec.frame_bytes, metrics=metrics, journal=journal, on_failure=lambda: None
         )
         self.storage = StorageManager(
             local=LocalCPUBackend(
-                Arena(ALIGNMENT_BYTES), frame_bytes=codec.frame_bytes, use_hot=False, metrics=metrics
+                Arena(ALIGNMENT_BYTES), frame_bytes=codec.frame_bytes, use_hot=False, metrics=metrics, journal=journal
             ),
             tiers=self.tiers,
             codec=codec,
             metrics=metrics,
+            journal=journal,
             write_behind_chunks=1,
             lease_ttl_s=1.0,
         )

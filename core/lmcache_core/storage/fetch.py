@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.contracts.key import ChunkKey
 from lmcache_core.contracts.storage import LoadResult, StorageBackend
+from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import Arena, Block
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.guard import GuardedTier
@@ -41,12 +42,14 @@ class Fetcher:
         arena: Where the blocks are from.
         codec: Knows what a whole frame is.
         metrics: Families to count in.
+        journal: Where events go.
     """
 
-    def __init__(self, arena: Arena, codec: FrameCodec, metrics: CacheMetrics) -> None:
+    def __init__(self, arena: Arena, codec: FrameCodec, metrics: CacheMetrics, journal: Journal) -> None:
         self._arena = arena
         self._codec = codec
         self._metrics = metrics
+        self._journal = journal
         self._batch_chunks = max(1, _BATCH_BYTES // codec.frame_bytes)
 
     def fetch(
@@ -69,11 +72,17 @@ class Fetcher:
             while groups:
                 defects = groups[0].tier.finish_load(groups[0].future, deadline=deadline)
                 if defects is None:
+                    self._journal.l2_load_completed(
+                        groups[0].tier.kind, asked=len(groups[0].keys), delivered=0, reason="other"
+                    )
                     return
                 group = groups.pop(0)
                 whole = next((place for place, defect in enumerate(defects) if defect), len(defects))
                 self._metrics.loaded_chunks.labels(group.tier.name).inc(whole)
                 self._arena.release(group.blocks[whole:])
+                self._journal.l2_load_completed(
+                    group.tier.kind, asked=len(defects), delivered=whole, reason=_event_reason(defects[whole:])
+                )
                 if whole < len(defects):
                     self._report(group, defects)
                     yield group.blocks[:whole]
@@ -106,6 +115,7 @@ class Fetcher:
             results = backend.load_into(keys, [block.view for block in blocks], deadline=deadline)
             return [self._defect(*outcome) for outcome in zip(results, keys, blocks, strict=True)]
 
+        self._journal.l2_load_submitted(tier.kind, len(keys))
         return _Group(tier, keys, blocks, tier.start_load(load))
 
     def _defect(self, result: LoadResult, key: ChunkKey, block: Block) -> str:
@@ -131,3 +141,10 @@ class Fetcher:
     def _abandon(self, group: _Group) -> None:
         group.future.cancel()
         group.future.add_done_callback(lambda _: self._arena.release(group.blocks))
+
+
+def _event_reason(defects: Sequence[str]) -> str:
+    """Why a load fell short, in the words of the event."""
+    if not defects:
+        return ""
+    return {"gone": "not_found", "failed": "other"}.get(defects[0], "corrupt")

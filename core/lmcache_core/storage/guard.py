@@ -14,6 +14,7 @@ from lmcache_core.contracts.control import HealthOptions
 from lmcache_core.contracts.key import ChunkKey
 from lmcache_core.contracts.storage import BackendUsage, Frame, LoadResult, StorageBackend
 from lmcache_core.errors import BackendError, BackendFullError, BackendTimeoutError
+from lmcache_core.events.journal import Journal
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.cleared import Cleared
 from lmcache_core.workers import WorkerPool
@@ -39,6 +40,7 @@ class TierSetup:
     Attributes:
         name: Unique among the tiers.
         url: Address without credentials.
+        kind: Of store, the scheme of its address; for events.
         options: The store's own health keys.
         connections: Calls at once.
         timeout_s: Longest a call may take that has no tighter deadline, ``blocking_timeout_secs``.
@@ -46,6 +48,7 @@ class TierSetup:
 
     name: str
     url: str
+    kind: str
     options: HealthOptions
     connections: int
     timeout_s: float
@@ -61,19 +64,27 @@ class GuardedTier:
         backend: The store.
         setup: What it is called and how long it may take.
         metrics: Families to count in.
+        journal: Where events go.
         on_failure: Told after each failure of live traffic; must not block.
     """
 
     def __init__(
-        self, backend: StorageBackend, setup: TierSetup, metrics: CacheMetrics, on_failure: Callable[[], None]
+        self,
+        backend: StorageBackend,
+        setup: TierSetup,
+        metrics: CacheMetrics,
+        journal: Journal,
+        on_failure: Callable[[], None],
     ) -> None:
         self.name = setup.name
         self.url = setup.url
+        self.kind = setup.kind
         self.options = setup.options
         self.connections = setup.connections
         self.timeout_s = setup.timeout_s
         self._backend = backend
         self._metrics = metrics
+        self._journal = journal
         self._on_failure = on_failure
         self._pool = WorkerPool(f"lmcache-{setup.name}", setup.connections)
         self._writers = WorkerPool(f"lmcache-{setup.name}-write", setup.connections)
@@ -234,7 +245,9 @@ class GuardedTier:
         wait([future], timeout=max(0.0, deadline - time.monotonic()))
         if not future.done():
             future.cancel()  # one that has not begun never will; one that runs is left to end by itself
-            raise BackendTimeoutError(f"{self.name} ({self.url}): {what} gave no answer before its deadline")
+            sentence = f"{self.name} ({self.url}): {what} gave no answer before its deadline"
+            self._journal.timed_out(f"{self.kind}: {what} gave no answer before its deadline", "BackendTimeoutError")
+            raise BackendTimeoutError(sentence)
         error = future.exception()
         if error is None:
             return future.result()

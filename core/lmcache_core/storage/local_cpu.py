@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import Arena, Block
 from lmcache_core.memory.eviction import LRUIndex
 from lmcache_core.metrics.families import CacheMetrics
@@ -24,14 +25,18 @@ class LocalCPUBackend:
         frame_bytes: Length of every block.
         use_hot: The operator's setting, ``local_cpu``.
         metrics: Families to count in.
+        journal: Where events go.
     """
 
     name = NAME
 
-    def __init__(self, arena: Arena, *, frame_bytes: int, use_hot: bool, metrics: CacheMetrics) -> None:
+    def __init__(
+        self, arena: Arena, *, frame_bytes: int, use_hot: bool, metrics: CacheMetrics, journal: Journal
+    ) -> None:
         self.arena = arena
         self._frame_bytes = frame_bytes
         self._metrics = metrics
+        self._journal = journal
         self._evicted = metrics.evicted_chunks.labels(NAME)
         self._lock = threading.Lock()
         self._index = LRUIndex()
@@ -49,7 +54,7 @@ class LocalCPUBackend:
         """Chunks that can be found."""
         return len(self._index)
 
-    def reserve(self, count: int) -> list[Block]:
+    def reserve(self, count: int, *, during: str = "l1_store") -> list[Block]:
         """Lend up to so many blocks, each with one reference of the caller's, evicting as needed.
 
         Fewer than asked for means that everything else is leased; that is counted.
@@ -60,10 +65,12 @@ class LocalCPUBackend:
                 block = self.arena.allocate(self._frame_bytes)
                 if block is None:
                     if not self._evict(count - len(blocks)):
-                        self._metrics.allocation_failures.inc()
                         break
                     continue
                 blocks.append(block)
+        if len(blocks) < count:
+            self._metrics.allocation_failures.inc()
+            self._journal.l1_allocation_failed(during, count - len(blocks))
         return blocks
 
     def _evict(self, count: int) -> int:
@@ -75,6 +82,7 @@ class LocalCPUBackend:
         blocks = [block for digest in going if (block := self._index.pop(digest)) is not None]
         self.arena.release(blocks)
         self._evicted.inc(len(blocks))
+        self._journal.l1_evicted(len(blocks))
         return len(blocks)
 
     def commit(self, digests: Sequence[bytes], blocks: Sequence[Block]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.contracts.key import ChunkKey, KeyNamespace
+from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import Block
 from lmcache_core.memory.lease import Lease, PromiseTable
 from lmcache_core.metrics.families import CacheMetrics
@@ -34,6 +35,14 @@ class ChunkRun:
         return [ChunkKey(self.namespace, digest) for digest in self.digests[start:stop]]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a lookup found: leading chunks in tier 0, and leading chunks in all."""
+
+    l1_chunks: int
+    chunks: int
+
+
 class StorageManager:
     """Looks up, fetches and keeps chunks; is the `StorageControl` that fallback policies get.
 
@@ -42,6 +51,7 @@ class StorageManager:
         tiers: The stores behind it, in order.
         codec: Frames of this engine's chunks.
         metrics: Families to count in.
+        journal: Where events go.
         write_behind_chunks: Bound of each tier's write-behind queue.
         lease_ttl_s: Seconds a lookup's promise is kept.
         clock: Monotonic seconds, for the leases.
@@ -54,6 +64,7 @@ class StorageManager:
         tiers: Sequence[GuardedTier],
         codec: FrameCodec,
         metrics: CacheMetrics,
+        journal: Journal,
         write_behind_chunks: int,
         lease_ttl_s: float,
         clock: Callable[[], float] = time.monotonic,
@@ -63,11 +74,12 @@ class StorageManager:
         self.codec = codec
         self._arena = local.arena
         self._metrics = metrics
-        self._fetcher = Fetcher(self._arena, codec, metrics)
+        self._fetcher = Fetcher(self._arena, codec, metrics, journal)
         self._promises: PromiseTable[Plan] = PromiseTable(lease_ttl_s, clock)
         self._closed = False
         self._writers = [
-            WriteBehind(tier, codec, limit_chunks=write_behind_chunks, metrics=metrics) for tier in self.tiers
+            WriteBehind(tier, codec, limit_chunks=write_behind_chunks, metrics=metrics, journal=journal)
+            for tier in self.tiers
         ]
 
     @property
@@ -77,7 +89,7 @@ class StorageManager:
 
     # -- data path ------------------------------------------------------------
 
-    def lookup(self, run: ChunkRun, request: bytes, *, deadline: float) -> int:
+    def lookup(self, run: ChunkRun, request: bytes, *, deadline: float) -> Found:
         """Count the leading chunks that can be fetched, and lease those of tier 0 for the fetch."""
         lease = Lease(self._arena, self.local.lease_run(run.digests))
         try:
@@ -85,8 +97,9 @@ class StorageManager:
         except BaseException:
             lease.release()
             raise
-        found = plan[-1].stop if plan else len(lease.blocks)
-        if found:
+        local_chunks = len(lease.blocks)
+        found = Found(local_chunks, plan[-1].stop if plan else local_chunks)
+        if found.chunks:
             self._promises.add(request, lease, plan)
         return found
 
@@ -120,7 +133,7 @@ class StorageManager:
             if part.stop > start and not part.tier.bypassed
         ]
         if wanted and wanted[0][0].start <= start:
-            blocks = self.local.reserve(sum(len(keys) for _, keys in wanted))
+            blocks = self.local.reserve(sum(len(keys) for _, keys in wanted), during="l2_prefetch")
             yield from self._fetcher.fetch(wanted, blocks, deadline=deadline)
 
     def _plan(self, run: ChunkRun, start: int, deadline: float) -> Plan:

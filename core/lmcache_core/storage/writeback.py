@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.contracts.key import ChunkKey
+from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import Block
 from lmcache_core.memory.lease import Lease
 from lmcache_core.metrics.families import CacheMetrics
@@ -33,13 +34,17 @@ class WriteBehind:
         codec: Seals a block before its first journey.
         limit_chunks: Most chunks waiting, at least 1.
         metrics: Families to count in.
+        journal: Where events go.
     """
 
-    def __init__(self, tier: GuardedTier, codec: FrameCodec, *, limit_chunks: int, metrics: CacheMetrics) -> None:
+    def __init__(
+        self, tier: GuardedTier, codec: FrameCodec, *, limit_chunks: int, metrics: CacheMetrics, journal: Journal
+    ) -> None:
         self._tier = tier
         self._codec = codec
         self._limit = limit_chunks
         self._metrics = metrics
+        self._journal = journal
         self._batch_chunks = max(1, _BATCH_BYTES // codec.frame_bytes)
         self._changed = threading.Condition()
         self._waiting: deque[_Job] = deque()
@@ -120,6 +125,9 @@ class WriteBehind:
                 job.lease.release()
 
         reason = self._tier.write([(job.key, job.block.view) for job in batch], finished)
+        self._journal.l2_stored(
+            self._tier.kind, succeeded=0 if reason else len(batch), failed=len(batch) if reason else 0
+        )
         if reason:
             self._lose(len(batch), reason)
         else:

@@ -1,3 +1,5 @@
+from lmcache_core.events.bus import EventBus
+from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena, Block
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.local_cpu import LocalCPUBackend
@@ -5,7 +7,9 @@ from lmcache_core.storage.local_cpu import LocalCPUBackend
 
 def backend(*, use_hot: bool, chunks: int = 4) -> LocalCPUBackend:
     arena = Arena(chunks * ALIGNMENT_BYTES)
-    return LocalCPUBackend(arena, frame_bytes=100, use_hot=use_hot, metrics=CacheMetrics())
+    metrics = CacheMetrics()
+    journal = Journal(EventBus(metrics), chunk_tokens=1, chunk_bytes=1)
+    return LocalCPUBackend(arena, frame_bytes=100, use_hot=use_hot, metrics=metrics, journal=journal)
 
 
 def fill(local: LocalCPUBackend, digest: bytes) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 from tests.memory_store import Gate, Options, refuse
 
 from lmcache_core import CheckResult, LoadResult
+from lmcache_core.events.bus import EventBus
+from lmcache_core.events.journal import Journal
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.guard import GuardedTier, TierSetup
 from lmcache_plugins.file.backend import FileBackend
@@ -130,8 +132,12 @@ def test_a_store_that_hangs_is_left_at_the_timeout(bench: MakeBench) -> None:
 
 def test_a_file_store_keeps_no_file_and_one_empty_folder(tmp_path: Path) -> None:
     backend = FileBackend(str(tmp_path / "kv"), name="RemoteBackend")
-    setup = TierSetup(name="RemoteBackend", url="file:///kv", options=Options(), connections=1, timeout_s=5.0)
-    tier = GuardedTier(backend, setup, CacheMetrics(), lambda: None)
+    setup = TierSetup(
+        name="RemoteBackend", url="file:///kv", kind="file", options=Options(), connections=1, timeout_s=5.0
+    )
+    metrics = CacheMetrics()
+    journal = Journal(EventBus(metrics), chunk_tokens=1, chunk_bytes=1)
+    tier = GuardedTier(backend, setup, metrics, journal, lambda: None)
     verdicts = [RoundTripProbe(tier).run(5.0).healthy for _ in range(5)]
     tier.close()
     probes = list((tmp_path / "kv").glob("lmcache-probe*/**/*"))

@@ -1,0 +1,171 @@
+"""Events of the data path, as a subscriber sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+import torch
+from tests.memory_store import LAYOUT, Rig, refuse
+
+from lmcache_core import BackendError, Event, EventSubscriber, EventType, LoadResult
+from lmcache_core.contracts.key import hash_salt
+
+CHUNK_BYTES = LAYOUT.bytes_per_token * 4
+
+
+class Notes(EventSubscriber):
+    """Keeps every event of some kinds."""
+
+    def __init__(self, *kinds: EventType) -> None:
+        self._kinds = kinds
+        self.events: list[Event] = []
+
+    def get_subscriptions(self) -> Mapping[EventType | str, Callable[[Event], None]]:
+        return dict.fromkeys(self._kinds, self.events.append)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    yield made
+    made.close()
+
+
+def seen(rig: Rig, *kinds: EventType, of: Callable[[], object]) -> list[Mapping[str, Any]]:
+    notes = Notes(*kinds)
+    rig.bus.register_subscriber("notes", notes)
+    of()
+    rig.storage.flush()
+    rig.bus.stop(5.0)
+    return [event.metadata for event in notes.events]
+
+
+def kv(tokens: int) -> torch.Tensor:
+    return torch.ones(LAYOUT.kv_shape(tokens))
+
+
+def test_store_tells_tokens_once(rig: Rig) -> None:
+    told = seen(rig, EventType.MP_STORE_END, of=lambda: rig.engine.store(range(10), kv(10), salt="s"))
+
+    assert told == [
+        {
+            "stored_count": 2,
+            "num_tokens": 8,
+            "total_bytes": 2 * CHUNK_BYTES,
+            "model_name": "m",
+            "cache_salt": hash_salt("s"),
+        }
+    ]
+
+
+def test_lookup_tells_the_tiers_apart(rig: Rig) -> None:
+    rig.engine.store(range(8), kv(8))
+    rig.storage.flush()
+    rig.local.clear()
+    rig.engine.retrieve(range(4), kv(4))
+
+    (told,) = seen(rig, EventType.MP_LOOKUP_PREFETCH_END, of=lambda: rig.engine.lookup(range(12)))
+
+    assert {name: told[name] for name in ("requested_tokens", "hit_tokens", "l1_hit_tokens", "l2_hit_tokens")} == {
+        "requested_tokens": 12,
+        "hit_tokens": 8,
+        "l1_hit_tokens": 4,
+        "l2_hit_tokens": 4,
+    }
+
+
+def test_lookup_of_less_than_a_chunk_says_why_it_ended_early(rig: Rig) -> None:
+    (told,) = seen(rig, EventType.MP_LOOKUP_PREFETCH_END, of=lambda: rig.engine.lookup([1]))
+
+    assert told["early_exit_reason"] == "empty_chunk_hashes"
+
+
+def test_lookup_tells_every_digest_in_order(rig: Rig) -> None:
+    (told,) = seen(rig, EventType.MP_LOOKUP, of=lambda: rig.engine.lookup(range(8), request_id="r"))
+
+    assert (len(told["chunk_hashes"]), told["request_id"], told["chunk_size"]) == (2, "r", 4)
+
+
+def test_tokens_of_a_short_retrieve_are_those_delivered(rig: Rig) -> None:
+    rig.engine.store(range(8), kv(8))
+    rig.storage.flush()
+    rig.local.clear()
+    rig.stores[0].results[list(rig.stores[0].frames)[1]] = LoadResult.FAILED
+
+    (told,) = seen(rig, EventType.MP_RETRIEVE_END, of=lambda: rig.engine.retrieve(range(8), kv(8)))
+
+    assert (told["retrieved_count"], told["num_tokens"]) == (1, 4)
+
+
+def test_write_behind_tells_success_and_failure(rig: Rig) -> None:
+    def store_twice() -> None:
+        rig.engine.store(range(4), kv(4))
+        rig.storage.flush()
+        rig.stores[0].fault = refuse("store", error=BackendError("no"))
+        rig.engine.store([9, 9, 9, 9], kv(4))
+
+    told = seen(rig, EventType.L2_STORE_COMPLETED, of=store_twice)
+
+    assert [
+        (one["l2_name"], one["succeeded_count"], one["failed_count"], one["bytes_transferred"]) for one in told
+    ] == [
+        ("memory", 1, 0, CHUNK_BYTES),
+        ("memory", 0, 1, 0),
+    ]
+
+
+def test_load_tells_what_was_asked_and_what_came(rig: Rig) -> None:
+    rig.engine.store(range(8), kv(8))
+    rig.storage.flush()
+    rig.local.clear()
+    rig.stores[0].results[list(rig.stores[0].frames)[1]] = LoadResult.CORRUPT
+
+    told = seen(
+        rig,
+        EventType.L2_LOAD_TASK_SUBMITTED,
+        EventType.L2_LOAD_TASK_COMPLETED,
+        EventType.L2_PREFETCH_FAILED,
+        of=lambda: rig.engine.retrieve(range(8), kv(8)),
+    )
+
+    assert told == [
+        {"l2_name": "memory", "key_count": 2, "total_bytes": 2 * CHUNK_BYTES},
+        {"l2_name": "memory", "key_count": 2, "succeeded_count": 1},
+        {"l2_name": "memory", "reason": "corrupt", "key_count": 1},
+    ]
+
+
+def test_eviction_tells_but_clear_does_not(rig: Rig) -> None:
+    def fill_twice_and_clear() -> None:
+        rig.engine.store(range(32), kv(32))
+        rig.storage.flush()
+        rig.engine.store([7] * 8, kv(8))
+        rig.engine.clear()
+
+    told = seen(rig, EventType.L1_KEYS_EVICTED, of=fill_twice_and_clear)
+
+    assert sum(one["key_count"] for one in told) == 2
+
+
+def test_full_arena_tells_during_what(rig: Rig) -> None:
+    rig.engine.store(range(32), kv(32))
+    rig.engine.lookup(range(32))
+
+    told = seen(rig, EventType.L1_ALLOCATION_FAILED, of=lambda: rig.engine.store([7] * 4, kv(4)))
+
+    assert told == [{"during": "l1_store", "key_count": 1}]
+
+
+def test_registration_tells_the_shape(rig: Rig) -> None:
+    (told,) = seen(
+        rig, EventType.MP_KV_REGISTERED, of=lambda: rig.journal.registered(rig.namespace(""), LAYOUT, "llama")
+    )
+
+    assert (told["kv_shapes"], told["kv_dtypes"], told["attn_windows"], told["model_type"]) == (
+        "2x2x4x8",
+        "float32",
+        "-1",
+        "llama",
+    )
