@@ -20,7 +20,7 @@ from typing import Any
 
 from examples.demo.children import Children, DemoError, Told
 from examples.demo.job import Job
-from examples.demo.report import Row, answers_table, broken_promises, verdicts_table
+from examples.demo.report import Row, answers_table, broken_promises, speed, verdicts_table
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,10 +95,8 @@ def show(console: Console, rows: list[Row], verdicts: list[dict[str, Any]], seco
     for sentence in broken:
         console.print(f"FAILED: {sentence}", style="bold red")
     if not broken:
-        count = len(rows[0].answer["tokens"])
-        faster = rows[1].answer["first_token_s"] / rows[2].answer["first_token_s"]
         console.print(
-            f"Shown: the same {count} tokens five times, the first of them {faster:.1f} times sooner from the store; "
+            f"Shown: the same {len(rows[0].answer['tokens'])} tokens five times, {speed(rows)}; "
             f"an outage cost time and nothing else. {seconds:.0f} s in all.",
             highlight=False,
         )
