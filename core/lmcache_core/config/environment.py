@@ -137,8 +137,8 @@ def _read(found: FieldInfo, text: str, *, name: str, is_core: bool) -> tuple[Any
     if item_model(found.annotation) is not None:
         return _json_of(text, list, 'must be a list of tables as JSON, such as [{"key": 1}]')
     value, errors = read_text(found, text)
-    if not errors:
-        return value, ""
+    if not errors or (errors[0]["type"] == "value_error" and errors[0]["input"] == text):
+        return value, ""  # a text that is wrong as an address, say, is judged with the file's
     error = errors[0]
     where = key_text(error["loc"])
     value = error["input"] if where else text

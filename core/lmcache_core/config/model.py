@@ -96,7 +96,7 @@ class ExtraConfig(Table):
     """Seconds between two rounds of health checks."""
 
     ping_timeout: float = Field(default=5.0, gt=0)
-    """Seconds that one ping may take; below `ping_interval`."""
+    """Seconds that one ping may take; less than `ping_interval`."""
 
     get_blocking_failed_threshold: int = Field(default=10, ge=1)
     """Failed loads within one round from which on a remote counts as failed."""
@@ -136,7 +136,7 @@ class CoreConfig(Table):
     """Whether chunks are kept in CPU memory."""
 
     max_local_cpu_size: float = Field(default=5.0, ge=0)
-    """GiB of CPU memory for the cache; with `local_cpu = false` still the memory that other stores load through."""
+    """GiB of CPU memory, above 0. With `local_cpu = false` it is the memory that other stores load through."""
 
     local_disk: Annotated[str, AfterValidator(_disk_path)] | None = None
     """Directory of the disk tier, a path or a `file://` address. Needs `max_local_disk_size`."""
@@ -163,7 +163,7 @@ class CoreConfig(Table):
     """Calls made to one store at once."""
 
     lmcache_instance_id: str | None = Field(default=None, min_length=1, max_length=_LONGEST_LABEL)
-    """Name of this instance in metrics and reports; generated where left out."""
+    """Name of this instance in metrics and reports."""
 
     internal_api_server_enabled: bool = False
     """Whether health, metrics and status are served over HTTP."""
