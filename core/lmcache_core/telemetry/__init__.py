@@ -1,0 +1,1 @@
+"""Usage telemetry: what would be reported to the operator's own collector, and nothing else."""
