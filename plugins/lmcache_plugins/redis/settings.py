@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from pydantic import Field, SecretStr, model_validator
-from typing_extensions import Self
 
 from lmcache_core import PluginSettings
 
@@ -46,7 +45,7 @@ class RedisSettings(PluginSettings):
     """Seconds a connection may take to be made; a call's deadline may end it sooner."""
 
     @model_validator(mode="after")
-    def _check_pair(self) -> Self:
+    def _check_pair(self) -> RedisSettings:
         if (self.cert_file is None) != (self.key_file is None):
             raise ValueError("cert_file and key_file must be given together")
         return self

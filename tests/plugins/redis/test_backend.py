@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -407,6 +408,21 @@ def test_a_late_answer_is_never_taken_for_another(backend: RedisBackend, redis_s
 
     assert backend.contains([make_key(9)], deadline=soon()) == 0
     assert load(backend, 1) == [LoadResult.HIT]
+
+
+@pytest.mark.parametrize(("patience_s", "shown"), [(0.3, "0.3"), (5.0, "0.5")])
+def test_a_host_that_drops_everything_ends_the_call(connect: MakeBackend, patience_s: float, shown: str) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):  # fills the queue: the kernel drops who comes next
+            backend = connect(f"redis://127.0.0.1:{port}", connect_timeout_s=0.5)
+            begin = time.monotonic()
+
+            with pytest.raises(BackendTimeoutError) as caught:
+                backend.ping(deadline=begin + patience_s)
+
+    assert time.monotonic() - begin < 0.7
+    assert str(caught.value) == f"RemoteBackend at redis://127.0.0.1:{port}: no connection within {shown} s"
 
 
 @pytest.mark.parametrize("call", ["load", "contains", "store", "delete", "ping"])
