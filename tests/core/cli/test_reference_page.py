@@ -19,7 +19,9 @@ def leaves(command: click.Command, path: str) -> list[tuple[str, click.Command]]
 @pytest.mark.parametrize("name", COMMANDS)
 def test_page_has_each_command_with_its_options(name: str) -> None:
     for path, command in leaves(lmcachectl.get_command(click.Context(lmcachectl), name), name):
-        heading = next((line for line in PAGE.splitlines() if line.lstrip("#").strip().startswith(path)), None)
+        heading = next(
+            (line for line in PAGE.splitlines() if line.startswith("#") and line.lstrip("# ").startswith(path)), None
+        )
         assert heading is not None, path
         section = PAGE.split(f"{heading}\n")[1].split("\n#")[0]
         options = [option for one in command.params if isinstance(one, click.Option) for option in one.opts]

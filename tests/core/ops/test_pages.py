@@ -1,6 +1,8 @@
+import re
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,3 +160,20 @@ def test_an_unknown_page_is_404(site: MakeSite) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 def test_nothing_can_be_changed_over_http(site: MakeSite, method: str) -> None:
     assert site().get("/health", method=method).status == 405
+
+
+def test_the_documentation_names_every_page(site: MakeSite) -> None:
+    text = (Path(__file__).parents[3] / "docs/reference/http.md").read_text()
+    named = re.findall(r"^\| `(/[a-z-]*)` \|", text, re.MULTILINE)
+
+    assert named == site().get("/").text.split()
+
+
+def test_the_documentation_names_every_key(site: MakeSite) -> None:
+    text = (Path(__file__).parents[3] / "docs/reference/http.md").read_text()
+    one = site(SteeredCheck())
+    one.tower.start()
+    report, thread = one.get("/health").json, one.get("/periodic-threads").json["threads"][0]
+    keys = {*report, *report["checks"][0], *thread}
+
+    assert {key for key in keys if f"`{key}`" not in text} == set()

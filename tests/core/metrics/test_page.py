@@ -1,0 +1,40 @@
+"""docs/reference/metrics.md names every family, with kind and labels, and none that is not there."""
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import Counter, Gauge
+
+from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.metrics.threads import PeriodicThreadCollector
+from lmcache_core.threads import PeriodicThreadRegistry
+
+PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
+ROW = re.compile(r"^\| (?P<names>`lmcache:[^|]*) \| (?P<kind>\w+) \|\s*(?P<labels>[^|]*?)\s*\| [^|]+ \|$", re.MULTILINE)
+NAME = re.compile(r"`([^`]+)`")
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, tuple[str, tuple[str, ...]]]:
+    return {
+        name: (row["kind"], tuple(NAME.findall(row["labels"])))
+        for row in ROW.finditer(PAGE.read_text())
+        for name in NAME.findall(row["names"])
+    }
+
+
+def test_the_page_has_exactly_the_families(page: dict[str, tuple[str, tuple[str, ...]]]) -> None:
+    metrics = CacheMetrics()
+    metrics.registry.register(PeriodicThreadCollector(PeriodicThreadRegistry()))
+
+    assert set(page) == {family.name for family in metrics.registry.collect()}
+
+
+def test_the_page_has_their_kinds_and_labels(page: dict[str, tuple[str, tuple[str, ...]]]) -> None:
+    families = [family for family in vars(CacheMetrics()).values() if isinstance(family, Counter | Gauge)]
+
+    assert families
+    assert {family._name: (family._type, family._labelnames) for family in families} == {
+        family._name: page[family._name] for family in families
+    }
