@@ -167,7 +167,7 @@ class Judgement:
         is_core = self._plugin(path) is None
         shows = shows_input(_name(path), found, error["input"], is_core=is_core)
         text = sentence(error, shows_input=shows, kind=self._merged.origin(path).kind)
-        return redact(text, self._secrets) if is_foreign(error) else text
+        return redact(text, self._secrets) if is_foreign(error) and not is_core else text
 
     def _plugin(self, path: KeyPath) -> str | None:
         return next((self._plugin_of[str(key)] for key in _within_extra(path) if key in self._plugin_of), None)
