@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.core.health.tower import MakeTower, Watchtower
+from tests.core.health.tower import Hang, MakeTower, Watchtower
 from tests.memory_store import Rig
 
 from lmcache_core import HealthCheck
@@ -20,3 +20,11 @@ def tower() -> Iterator[MakeTower]:
     for one in towers:
         one.monitor.stop()
         one.rig.close()
+
+
+@pytest.fixture
+def hang() -> Iterator[Hang]:
+    """A check's body that blocks; released at the end."""
+    hang = Hang()
+    yield hang
+    hang.release.set()

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tests.memory_store import Options, Rig
 
-from lmcache_core import CheckResult, FallbackPolicy, HealthCheck, HealthReport, StorageControl
+from lmcache_core import CheckResult, FallbackPolicy, HealthCheck, HealthReport, HealthState, StorageControl
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.manager import StorageManager
@@ -148,3 +148,30 @@ class Watchtower:
 
 
 MakeTower = Callable[..., Watchtower]
+
+
+class Hang:
+    """A check's body that blocks until released."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.release = threading.Event()
+
+    def __call__(self) -> bool:
+        self.entered.set()
+        self.release.wait(30)
+        return True
+
+
+def raising(error: BaseException) -> SteeredCheck:
+    """A check that raises."""
+
+    def run() -> bool:
+        raise error
+
+    return SteeredCheck(run=run)
+
+
+def state_of(report: HealthReport, name: str = "steered") -> HealthState:
+    """One check's state."""
+    return next(check.state for check in report.checks if check.name == name)
