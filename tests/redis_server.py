@@ -88,7 +88,11 @@ class RedisServer:
         self._write_acl(users or {}, acl)
 
     def __enter__(self) -> RedisServer:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
         return self
 
     def __exit__(

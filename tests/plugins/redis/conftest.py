@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+import redis
 from tests.redis_server import RedisServer
 
-from lmcache_core import BackendContext, StoreURL
+from lmcache_core import BackendContext, LoadResult, StoreURL
+from lmcache_core.testing.storage import make_frame, make_key, soon
 from lmcache_plugins.redis.address import RedisAddress
 from lmcache_plugins.redis.backend import RedisBackend
 from lmcache_plugins.redis.hooks import build_redis
@@ -43,6 +45,24 @@ def backend(redis_server: RedisServer) -> Iterator[RedisBackend]:
     backend.close()
 
 
+@pytest.fixture
+def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
+    with redis_server.client() as client:
+        yield client
+
+
 def segmented(server: RedisServer, **options: object) -> RedisBackend:
     address = RedisAddress.of(StoreURL.parse(server.url), RedisSettings())
     return RedisBackend(address, name="RemoteBackend", frame_bytes=LENGTH, value_bytes=VALUE_BYTES, **options)
+
+
+def store(backend: RedisBackend, *numbers: int) -> None:
+    backend.store([(make_key(number), make_frame(number, LENGTH)) for number in numbers], deadline=soon())
+
+
+def load(backend: RedisBackend, *numbers: int) -> list[LoadResult]:
+    outs = [bytearray(LENGTH) for _ in numbers]
+    results = backend.load_into([make_key(n) for n in numbers], [memoryview(out) for out in outs], deadline=soon())
+    for number, out, result in zip(numbers, outs, results, strict=True):
+        assert result is not LoadResult.HIT or out == make_frame(number, LENGTH)
+    return results
