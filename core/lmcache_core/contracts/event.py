@@ -66,7 +66,8 @@ class EventSubscriber(ABC):
     def usage_messages(self) -> Iterable[UsageMessage]:
         """Give the messages of the interval that ends now; called on the reporter's thread at each flush.
 
-        Only while usage telemetry is on. The reporter fills `REPORTER_FIELDS` that it knows.
+        Only while usage telemetry is on. The reporter fills in ``sequence_number``, ``uptime_seconds`` and
+        ``active_seconds`` where a message has them.
         """
         return ()
 

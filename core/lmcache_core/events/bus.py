@@ -5,43 +5,39 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from prometheus_client import Counter
-
 from lmcache_core.contracts.event import Event, EventSubscriber, EventType
+from lmcache_core.events.lane import Lane
 
 log = logging.getLogger(__name__)
 
 _MAX_QUEUE_EVENTS = 10_000  # LMCache's bound
-_WARNING_GAP_S = 1.0  # a flood of drops is one line a second
+_DROP_REPORT_GAP_S = 1.0  # a flood of drops is one line a second
+_DROP_LANE = "drops"
 
-_Callback = Callable[[Event], None]
+_new_event = tuple.__new__
+"""Makes an `Event` at half the price of its constructor, which is a Python function around this one."""
 
 
 class BusMetrics(Protocol):
-    """The counters a bus moves."""
+    """Where a bus shows itself."""
 
-    @property
-    def events_dropped(self) -> Counter:
-        """Events the bus had no room for."""
-
-    @property
-    def subscriber_errors(self) -> Counter:
-        """Exceptions of event subscribers; label ``subscriber``."""
+    def watch_bus(self, bus: EventBus) -> None:
+        """Show depth, lag, drops and errors by subscriber, read at each scrape; told once."""
 
 
 class EventBus:
-    """Hands events to subscribers on one daemon thread, ``EventBus``, in the order they were published.
+    """Hands events to subscribers, to each on a daemon thread of its own, in the order they were published.
 
-    Without a subscriber `publish` does nothing and no thread runs. When the queue is full the new
-    event is dropped and counted. Safe from any thread.
+    A subscriber that raises, sleeps or never returns harms no other one and no publisher: its own
+    queue fills, and then its own events are dropped and counted. Without a subscriber `publish` does
+    nothing and no thread runs. Safe from any thread.
 
     Args:
-        metrics: Where drops and errors are counted.
-        max_queue_events: Most events that wait at once.
+        metrics: Shows depth, lag, drops and errors.
+        max_queue_events: Most events that wait for one subscriber.
         clock: Seconds since the epoch, for `Event.timestamp`.
     """
 
@@ -52,39 +48,31 @@ class EventBus:
         max_queue_events: int = _MAX_QUEUE_EVENTS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._metrics = metrics
         self._limit = max_queue_events
         self._clock = clock
-        self._active = False
         self._lock = threading.Lock()
-        self._arrived = threading.Condition(self._lock)
-        self._queue: deque[Event] = deque()
-        self._callbacks: dict[EventType | str, tuple[tuple[str, _Callback], ...]] = {}
-        self._subscribers: list[tuple[str, EventSubscriber]] = []
-        self._failing: set[str] = set()
-        self._thread: threading.Thread | None = None
+        self._routes: Mapping[EventType | str, tuple[Lane, ...]] = {}
+        self._lanes: tuple[Lane, ...] = ()
+        self._drops: Lane | None = None
+        self._drop_callbacks: tuple[Callable[[int], None], ...] = ()
         self._closing = False
-        self._warned_s = float("-inf")
+        metrics.watch_bus(self)
 
     def publish(
         self, event_type: EventType | str, metadata: Mapping[str, Any] | None = None, session_id: str = ""
     ) -> None:
-        """Queue one event for its subscribers. Never blocks, never raises; a no-op where nobody listens."""
-        if not self._active:
+        """Queue one event for its subscribers. Never waits, never raises; a no-op where nobody listens."""
+        lanes = self._routes.get(event_type)
+        if lanes is None:
             return
-        if event_type not in self._callbacks:
-            return
-        event = Event(event_type, self._clock(), {} if metadata is None else metadata, session_id)
-        with self._lock:
-            if not self._closing and len(self._queue) < self._limit:
-                self._queue.append(event)
-                self._arrived.notify()
-                return
-        self._note_drop(event)
+        event = _new_event(Event, (event_type, self._clock(), {} if metadata is None else metadata, session_id))
+        for lane in lanes:
+            if not lane.offer(event) and self._drops is not None:
+                self._drops.offer(event)
 
     def has_subscribers(self, event_type: EventType | str) -> bool:
         """Tell whether an event of this kind would reach anybody, so that its metadata is worth building."""
-        return self._active and event_type in self._callbacks
+        return event_type in self._routes
 
     def register_subscriber(self, name: str, subscriber: EventSubscriber) -> None:
         """Let a subscriber see every event published from now on.
@@ -96,69 +84,85 @@ class EventBus:
         with self._lock:
             if self._closing:
                 raise RuntimeError(f"event subscriber {name!r} came too late: the event bus is stopped")
-            if any(name == taken for taken, _ in self._subscribers):
+            if name == _DROP_LANE or any(name == lane.name for lane in self._lanes):
                 raise RuntimeError(f"event subscriber {name!r} is registered already; choose another name")
-            self._subscribers.append((name, subscriber))
-            callbacks = dict(self._callbacks)
-            for event_type, callback in subscriptions.items():
-                callbacks[event_type] = (*callbacks.get(event_type, ()), (name, callback))
-            self._callbacks = callbacks  # replaced whole: publish reads it without the lock
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._drain, name="EventBus", daemon=True)
-                self._thread.start()
-            self._active = True
+            if self._drops is None:
+                self._drops = self._watch_drops()
+            lane = Lane(
+                name,
+                subscriptions,
+                on_lost=subscriber.events_lost,
+                on_end=subscriber.shutdown,
+                limit=self._limit,
+            )
+            self._lanes = (*self._lanes, lane)
+            routes = dict(self._routes)
+            for event_type in subscriptions:
+                routes[event_type] = (*routes.get(event_type, ()), lane)
+            self._routes = routes  # replaced whole: publish reads it without the lock
+
+    def subscribe_drops(self, callback: Callable[[int], None]) -> None:
+        """Be told how many events were dropped, all subscribers together, at most once a second.
+
+        Runs on a thread of the bus, never on a publisher's.
+        """
+        with self._lock:
+            self._drop_callbacks = (*self._drop_callbacks, callback)
+
+    def dropped_events(self) -> int:
+        """Events that found a queue full since the start, all subscribers together."""
+        return sum(lane.dropped for lane in self._lanes)
+
+    def lanes(self) -> Sequence[Lane]:
+        """The subscribers' queues, in the order of registration."""
+        return self._lanes
+
+    def lag_s(self, lane: Lane) -> float:
+        """Seconds that the oldest event has waited which the subscriber is not done with."""
+        oldest_s = lane.oldest_s()
+        return 0.0 if oldest_s is None else max(0.0, self._clock() - oldest_s)
 
     def stop(self, timeout_s: float = 5.0) -> bool:
         """Take no more events, deliver what waits, then call each `shutdown`, last registered first.
 
+        Delivery has half of the time at most; the rest is shared by those that have to shut down.
+
         Returns:
             False when a subscriber held that up for longer than `timeout_s`; it is left behind.
         """
+        deadline_s = time.monotonic() + timeout_s
         with self._lock:
-            self._closing = True
-            self._active = False
-            self._arrived.notify()
-            thread = self._thread
-        if thread is None:
+            first, self._closing = not self._closing, True
+            self._routes = {}
+            lanes, drops = self._lanes, self._drops
+        if not first or drops is None:
             return True
-        thread.join(timeout_s)
-        if thread.is_alive():
+        for lane in lanes:
+            lane.close()
+        drained_by_s = deadline_s - timeout_s / 2
+        stuck = [lane for lane in lanes if not lane.drained.wait(max(0.0, drained_by_s - time.monotonic()))]
+        ending = [lane for lane in reversed(lanes) if lane not in stuck]
+        for place, lane in enumerate(ending):
+            share_s = (deadline_s - time.monotonic()) / (len(ending) - place)
+            if not lane.end(max(0.0, share_s)):
+                stuck.append(lane)
+        drops.close()
+        drops.end(max(0.0, deadline_s - time.monotonic()))
+        for lane in stuck:
+            lane.let_go()
             log.warning(
-                "event bus did not stop within %.1f s; a subscriber is stuck, %d events wait",
+                "event subscriber %s did not end within %.1f s and is left behind; %d events wait for it",
+                lane.name,
                 timeout_s,
-                len(self._queue),
+                lane.depth,
             )
-        return not thread.is_alive()
+        return not stuck
 
-    def _note_drop(self, event: Event) -> None:
-        self._metrics.events_dropped.inc()
-        now_s = self._clock()
-        if now_s - self._warned_s >= _WARNING_GAP_S:
-            self._warned_s = now_s
-            log.warning("event bus dropped %s: %d events wait, the most allowed", event.event_type, self._limit)
+    def _watch_drops(self) -> Lane:
+        return Lane(_DROP_LANE, {}, on_lost=self._tell_drops, on_end=lambda: None, limit=0, rest_s=_DROP_REPORT_GAP_S)
 
-    def _drain(self) -> None:
-        while (event := self._next()) is not None:
-            for name, callback in self._callbacks.get(event.event_type, ()):
-                self._call(name, callback, event)
-        for name, subscriber in reversed(self._subscribers):
-            self._call(name, subscriber.shutdown)
-
-    def _next(self) -> Event | None:
-        with self._lock:
-            while not self._queue:
-                if self._closing:
-                    return None
-                self._arrived.wait()
-            return self._queue.popleft()
-
-    def _call(self, name: str, callback: Callable[..., None], *args: Event) -> None:
-        try:
-            callback(*args)
-        except BaseException as error:  # the border of one subscriber: nothing it raises may reach its siblings
-            self._metrics.subscriber_errors.labels(name).inc()
-            if name not in self._failing:
-                self._failing.add(name)
-                log.warning("event subscriber %s failed; its next errors are only counted", name, exc_info=error)
-        else:
-            self._failing.discard(name)
+    def _tell_drops(self, count: int) -> None:
+        full = ", ".join(f"{lane.name} ({lane.dropped})" for lane in self._lanes if lane.dropped)
+        log.warning("event bus dropped %d events; dropped so far, by subscriber: %s", count, full)
+        for callback in self._drop_callbacks:
+            callback(count)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from lmcache_core.metrics.bus import BusView, EventBusCollector
+
 
 class CacheMetrics:
     """All families. Safe from any thread.
@@ -40,6 +42,10 @@ class CacheMetrics:
         )
         self.put_failed = self._counter("put_failed_count", "Stores that raised or timed out", backend)
         self.backend_bypassed = self._gauge("backend_bypassed", "1 while a backend is left out", backend)
+        self.breaker_state = self._gauge(
+            "breaker_state", "Circuit breaker: 0 closed, 1 ramp, 2 half-open, 3 open", backend
+        )
+        self.breaker_opened = self._counter("breaker_opened", "Times the circuit breaker opened", backend)
         self.check_healthy = self._gauge("check_healthy", "1 while a health check passes", ("check",))
         self.check_errors = self._counter("check_errors", "Runs of a health check that raised", ("check",))
         self.plugin_load_failed = self._gauge("plugin_load_failed", "1 for a plugin that did not load", ("plugin",))
@@ -72,8 +78,10 @@ class CacheMetrics:
         self.written_chunks = self._counter("written_chunks", "Chunks written behind to a backend", backend)
         self.loaded_chunks = self._counter("loaded_chunks", "Chunks loaded from a backend", backend)
         self.write_behind_queue = self._gauge("write_behind_queue_chunks", "Chunks waiting to be written", backend)
-        self.events_dropped = self._counter("events_dropped", "Events the bus had no room for")
-        self.subscriber_errors = self._counter("subscriber_errors", "Exceptions of event subscribers", ("subscriber",))
+
+    def watch_bus(self, bus: BusView) -> None:
+        """Show how the subscribers of an event bus fare; told once, by the bus."""
+        self.registry.register(EventBusCollector(bus))
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
         return Gauge(f"lmcache:{name}", text, labels, registry=self.registry)
