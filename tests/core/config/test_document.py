@@ -90,20 +90,20 @@ def test_latin_1() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "place", "column"),
     [
-        (b"a = 1\nb = \n", "c.toml:2: is not valid TOML: invalid value (column 5)"),
-        (b"a = 1\na = 2\n", "c.toml:2: is not valid TOML: cannot overwrite a value (column 6)"),
-        (b"secret = canary\n", "c.toml:1: is not valid TOML: invalid value (column 10)"),
-        (b"[a\n", "c.toml:1: is not valid TOML: expected ']' at the end of a table declaration (column 3)"),
-        (b"a = '", "c.toml: is not valid TOML: unterminated string (at end of document)"),
+        (b"a = 1\nb = \n", "c.toml:2", " (column 5)"),
+        (b"a = 1\na = 2\n", "c.toml:2", " (column 6)"),
+        (b"secret = canary\n", "c.toml:1", " (column 10)"),
+        (b"[a\n", "c.toml:1", " (column 3)"),
+        (b"a = '", "c.toml", ""),
     ],
 )
-def test_syntax(text: bytes, message: str) -> None:
-    if b"'" in text:
-        assert refused(write(text)).startswith("c.toml: is not valid TOML: ")
-    else:
-        assert refused(write(text)) == message
+def test_syntax_names_the_place_and_quotes_nothing(text: bytes, place: str, column: str) -> None:
+    message = refused(write(text))
+    assert message.startswith(f"{place}: is not valid TOML: ")  # what follows is tomli's, and changes with it
+    assert message.endswith(column)
+    assert "canary" not in message
 
 
 def test_deep_nesting() -> None:
