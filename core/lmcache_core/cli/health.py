@@ -25,7 +25,7 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 @click.command()
 @click.option("--url", default="http://127.0.0.1:6999", show_default=True, help="Address of the cache's HTTP pages.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def health(url: str, as_json: bool) -> int:  # noqa: FBT001 - click passes options by name
+def health(url: str, as_json: bool) -> int:
     """Print the health verdict of a running cache.
 
     Ends with 0 when it is healthy and with 1 when it is not, or does not answer.
