@@ -13,6 +13,7 @@ from lmcache_core.config.fields import fields_of
 from lmcache_core.config.model import CoreConfig, RemoteTable
 from lmcache_core.config.origin import KeyPath, Merged, key_text
 from lmcache_core.config.secrets import masked, shown
+from lmcache_core.config.usage import UsageOptions
 from lmcache_core.contracts.settings import PluginSettings
 
 CORE_OWNER = "core"
@@ -51,6 +52,7 @@ class Configuration:
         ignored: Variables that Kubernetes or Docker set and that were left alone.
         owners: Table's name to its model and its plugin's name, of all loaded plugins.
         merged: What was given, and where.
+        usage: What was said about usage telemetry.
     """
 
     values: CoreConfig
@@ -59,6 +61,7 @@ class Configuration:
     ignored: tuple[str, ...]
     owners: Mapping[str, tuple[type[PluginSettings], str]]
     merged: Merged
+    usage: UsageOptions = UsageOptions()
 
     def __repr__(self) -> str:
         return f"Configuration(file={str(self.file)!r}, warnings={len(self.warnings)})"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from lmcache_core.config.nearest import suggestion
 from lmcache_core.config.origin import Origin
+from lmcache_core.config.usage import parse_endpoint, parse_interval_s
 from lmcache_core.config.words import truth
 
 KEY_OF_VARIABLE: Final[Mapping[str, str]] = MappingProxyType(
@@ -52,17 +52,9 @@ def judge_variable(name: str, text: str) -> str | None:
 def _judge(key: str, value: object, about: str) -> str | None:
     if key == "track_usage":
         fine = isinstance(value, bool) or (isinstance(value, str) and truth(value) is not None)
-        return None if fine else f"{about}: must be true or false; the default is used"
+        return None if fine else f"{about}: must be true or false; taken as false, as consent must be clear"
     if key == "usage_track_interval":
-        return None if _is_interval(value) else f"{about}: must be a number of seconds above 0; the default is used"
-    return None if isinstance(value, str) and value else f"{about}: must be an address; the default is used"
-
-
-def _is_interval(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return False
-    try:
-        seconds = float(value)
-    except ValueError:
-        return False
-    return math.isfinite(seconds) and seconds > 0
+        fine = parse_interval_s(value) is not None
+        return None if fine else f"{about}: must be a number of seconds above 0; the default is used"
+    fine = parse_endpoint(value) is not None
+    return None if fine else f"{about}: must be an address such as https://collector.example; nothing is sent there"

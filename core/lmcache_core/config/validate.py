@@ -11,6 +11,7 @@ from lmcache_core.config.judge import Verdict, judge
 from lmcache_core.config.known import Known
 from lmcache_core.config.model import TableOwner
 from lmcache_core.config.sources import Sources
+from lmcache_core.config.usage import read_usage
 from lmcache_core.errors import ConfigError
 
 __all__ = ["Configuration", "TableOwner", "validate"]
@@ -56,6 +57,7 @@ def validate(
         ignored=verdict.services,
         owners={owner.settings.table: (owner.settings, owner.plugin) for owner in owners},
         merged=verdict.merged,
+        usage=read_usage(document=sources.document, environ=sources.environ, overrides=sources.overrides),
     )
 
 

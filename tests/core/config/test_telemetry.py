@@ -25,11 +25,11 @@ def test_good_variables_say_nothing(judge, name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "warning"),
     [
-        ("LMCACHE_TRACK_USAGE", "nope", "LMCACHE_TRACK_USAGE: must be true or false; the default is used"),
+        ("LMCACHE_TRACK_USAGE", "nope", "LMCACHE_TRACK_USAGE: must be true or false; taken as false, as consent must be clear"),
         ("LMCACHE_USAGE_TRACK_INTERVAL", "10min", "LMCACHE_USAGE_TRACK_INTERVAL: must be a number of seconds above 0; the default is used"),
         ("LMCACHE_USAGE_TRACK_INTERVAL", "-1", "LMCACHE_USAGE_TRACK_INTERVAL: must be a number of seconds above 0; the default is used"),
         ("LMCACHE_USAGE_TRACK_INTERVAL", "nan", "LMCACHE_USAGE_TRACK_INTERVAL: must be a number of seconds above 0; the default is used"),
-        ("LMCACHE_USAGE_TRACK_URL", "", "LMCACHE_USAGE_TRACK_URL: must be an address; the default is used"),
+        ("LMCACHE_USAGE_TRACK_URL", "", "LMCACHE_USAGE_TRACK_URL: must be an address such as https://collector.example; nothing is sent there"),
         ("LMCACHE_USAGE_INTERVAL", "1", "LMCACHE_USAGE_INTERVAL: unknown telemetry variable, ignored; did you mean LMCACHE_USAGE_TRACK_INTERVAL?"),
     ],
 )  # fmt: skip
@@ -41,7 +41,7 @@ def test_a_bad_variable_is_a_warning(judge, name: str, text: str, warning: str) 
     ("text", "warnings"),
     [
         ("track_usage = false\nusage_track_interval = 5.5\nusage_endpoint = 'http://h'", ()),
-        ("track_usage = 3", ("lmcache.toml:1: track_usage: must be true or false; the default is used",)),
+        ("track_usage = 3", ("lmcache.toml:1: track_usage: must be true or false; taken as false, as consent must be clear",)),
         ("usage_track_interval = [1]", ("lmcache.toml:1: usage_track_interval: must be a number of seconds above 0; the default is used",)),
         ("usage_endpont = 'x'", ("lmcache.toml:1: usage_endpont: unknown telemetry key, ignored; did you mean 'usage_endpoint'?",)),
     ],

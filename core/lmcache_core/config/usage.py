@@ -1,0 +1,104 @@
+"""What the sources say about usage telemetry. Nothing here can stop a start-up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from lmcache_core.config.origin import Layer
+from lmcache_core.config.words import truth
+from lmcache_core.contracts.url import StoreURL
+
+SWITCHES: Final = ("LMCACHE_TRACK_USAGE", "DO_NOT_TRACK")
+"""Variables that can forbid telemetry."""
+
+DEFAULT_INTERVAL_S: Final = 600.0
+LEAST_INTERVAL_S: Final = 1.0
+
+_ENDPOINT_KEYS: Final = ("usage_endpoint", "usage_track_url")  # the second is LMCache's name for it
+_INTERVAL_KEY: Final = "usage_track_interval"
+_CONSENT_KEY: Final = "track_usage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageOptions:
+    """Usage telemetry as configured, malformed values replaced by their defaults.
+
+    Attributes:
+        track_usage: False when the file or the command line says no, or nothing that can be read.
+        switches: Those of `SWITCHES` that are set.
+        endpoint: The operator's own collector; None, the default, for nowhere.
+        endpoint_source: Where that was written, such as ``env LMCACHE_USAGE_ENDPOINT``.
+        interval_s: Seconds between two reports, at least `LEAST_INTERVAL_S`.
+    """
+
+    track_usage: bool = True
+    switches: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    endpoint: StoreURL | None = None
+    endpoint_source: str = ""
+    interval_s: float = DEFAULT_INTERVAL_S
+
+
+def read_usage(*, document: Layer, environ: Mapping[str, str], overrides: Layer) -> UsageOptions:
+    """Read the telemetry keys: command line over environment over file; a "no" to tracking counts from anywhere."""
+    texts = {
+        name.removeprefix("LMCACHE_").lower(): text
+        for name, text in environ.items()
+        if name.startswith("LMCACHE_USAGE_")
+    }
+    variables = {(key,): f"LMCACHE_{key.upper()}" for key in texts}
+    layers = (overrides, Layer("env", dict(texts), variables=variables), document)
+    endpoint, source = _endpoint(layers)
+    return UsageOptions(
+        track_usage=all(_says_yes(layer.tree[_CONSENT_KEY]) for layer in layers if _CONSENT_KEY in layer.tree),
+        switches=MappingProxyType({name: environ[name] for name in SWITCHES if name in environ}),
+        endpoint=endpoint,
+        endpoint_source=source,
+        interval_s=_interval_s(layers),
+    )
+
+
+def parse_endpoint(value: object) -> StoreURL | None:
+    """Read a collector's address; None where it is no ``http://`` or ``https://`` address with a host."""
+    if not isinstance(value, str):
+        return None
+    try:
+        url = StoreURL.parse(value)
+    except ValueError:
+        return None
+    return url if url.scheme in {"http", "https"} and url.host else None
+
+
+def parse_interval_s(value: object) -> float | None:
+    """Read a number of seconds above 0; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return seconds if math.isfinite(seconds) and seconds > 0 else None
+
+
+def _says_yes(value: object) -> bool:
+    return value is True or (isinstance(value, str) and truth(value) is True)
+
+
+def _endpoint(layers: tuple[Layer, ...]) -> tuple[StoreURL | None, str]:
+    for layer in layers:
+        for key in _ENDPOINT_KEYS:
+            url = parse_endpoint(layer.tree.get(key))
+            if url is not None:
+                return url, layer.origin((key,)).label
+    return None, ""
+
+
+def _interval_s(layers: tuple[Layer, ...]) -> float:
+    for layer in layers:
+        seconds = parse_interval_s(layer.tree.get(_INTERVAL_KEY))
+        if seconds is not None:
+            return max(LEAST_INTERVAL_S, seconds)
+    return DEFAULT_INTERVAL_S
