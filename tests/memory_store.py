@@ -24,6 +24,7 @@ from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.storage.breaker import BreakerTerms
 from lmcache_core.storage.guard import GuardedTier, TierSetup
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.manager import StorageManager
@@ -123,6 +124,7 @@ class Rig:
     clock: Callable[[], float] = time.monotonic
     layout: KVLayout = LAYOUT
     write_behind_chunks: int = 64
+    breaker: BreakerTerms = field(default_factory=BreakerTerms)
 
     def __post_init__(self) -> None:
         self.healthy = True
@@ -147,13 +149,15 @@ class Rig:
                     name=f"RemoteBackend-{number}",
                     url=f"memory://{number}",
                     kind="memory",
+                    breaker=self.breaker,
                     options=Options(),
                     connections=2,
                     timeout_s=self.timeout_s,
                 ),
                 self.metrics,
-                self.journal,
-                lambda: self.failures.append("x"),
+                journal=self.journal,
+                on_failure=lambda: self.failures.append("x"),
+                clock=self.clock,
             )
             for number, store in enumerate(self.stores)
         ]

@@ -85,7 +85,9 @@ def build_tiers(
             connections=values.backend_connections,
             timeout_s=values.blocking_timeout_secs,
         )
-        tiers.append(GuardedTier(spec.build(plan.url, options, context), setup, metrics, journal, on_failure))
+        tiers.append(
+            GuardedTier(spec.build(plan.url, options, context), setup, metrics, journal=journal, on_failure=on_failure)
+        )
     return tiers
 
 

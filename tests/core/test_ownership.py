@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.memory_store import CHUNK_TOKENS, LAYOUT, Rig, refuse
 
 from lmcache_core import BackendError, LoadResult
@@ -97,7 +97,6 @@ class EngineMachine(RuleBasedStateMachine):
         self.now_s += seconds
         self.rig.storage.sweep()
 
-    @precondition(lambda self: self.rig.local.chunks > 0)
     @rule()
     def evict(self) -> None:
         self.rig.local.arena.release(self.rig.local.reserve(6))

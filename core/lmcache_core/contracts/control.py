@@ -83,11 +83,21 @@ class StorageControl(Protocol):
     def backend_names(self) -> Sequence[str]:
         """Names of all tiers, tier 0 first."""
 
-    def set_backend_bypass(self, name: str, bypassed: bool, *, owner: str, reason: str = "") -> None:  # noqa: FBT001 - LMCache's name and order
+    def set_backend_bypass(
+        self, name: str, bypassed: bool, *, owner: str, reason: str = "", reads: bool = True, writes: bool = True
+    ) -> None:
         """Leave a backend out of reads and writes, or end this owner's hold on it.
 
         A backend is bypassed while at least one owner holds it, so that a recovery never undoes
         an operator's bypass.
+
+        Args:
+            name: Of the backend.
+            bypassed: False ends this owner's hold.
+            owner: Who holds it, such as ``check:<name>`` or ``operator:<name>``.
+            reason: One sentence for people.
+            reads: Whether lookups and loads leave it out.
+            writes: Whether stores leave it out.
 
         Raises:
             KeyError: No such backend.

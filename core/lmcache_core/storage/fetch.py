@@ -12,6 +12,7 @@ from lmcache_core.contracts.storage import LoadResult, StorageBackend
 from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import Arena, Block
 from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.storage.breaker import Permit
 from lmcache_core.storage.guard import GuardedTier
 
 _BATCH_BYTES = 8 << 20
@@ -30,8 +31,10 @@ class TierRun:
 @dataclass(frozen=True, slots=True)
 class _Group:
     tier: GuardedTier
+    permit: Permit
     keys: Sequence[ChunkKey]
     blocks: Sequence[Block]
+    deadline: float
     future: Future[list[str]]
 
 
@@ -67,10 +70,11 @@ class Fetcher:
             deadline: After it nobody waits any more.
         """
         groups: list[_Group] = []
+        permits: list[tuple[GuardedTier, Permit]] = []
         try:
-            self._start(runs, blocks, deadline, groups)
+            self._start(runs, blocks, deadline, groups, permits)
             while groups:
-                defects = groups[0].tier.finish_load(groups[0].future, deadline=deadline)
+                defects = groups[0].tier.finish_load(groups[0].permit, groups[0].future, deadline=groups[0].deadline)
                 if defects is None:
                     self._journal.l2_load_completed(
                         groups[0].tier.kind, asked=len(groups[0].keys), delivered=0, reason="other"
@@ -90,6 +94,8 @@ class Fetcher:
                 yield group.blocks
         finally:
             self._arena.release(blocks)
+            for tier, permit in permits:
+                tier.end_loads(permit, passed=not groups)
             for group in groups:
                 self._abandon(group)
 
@@ -99,24 +105,35 @@ class Fetcher:
         blocks: list[Block],
         deadline: float,
         groups: list[_Group],
+        permits: list[tuple[GuardedTier, Permit]],
     ) -> None:
-        """Move blocks, as far as they go, into groups that are in flight."""
+        """Move blocks, as far as they go, into groups that are in flight; up to a tier that lets nobody in."""
         for run, keys in runs:
+            permit = run.tier.admit()
+            if permit is None:
+                return
+            permits.append((run.tier, permit))
+            capped = run.tier.cap(deadline)
             for start in range(0, len(keys), self._batch_chunks):
                 share = keys[start : start + self._batch_chunks][: len(blocks)]
                 if share:
-                    groups.append(self._start_group(run.tier, share, blocks[: len(share)], deadline))
+                    groups.append(self._start_group(run.tier, permit, share, blocks[: len(share)], capped))
                     del blocks[: len(share)]
 
     def _start_group(
-        self, tier: GuardedTier, keys: Sequence[ChunkKey], blocks: Sequence[Block], deadline: float
+        self,
+        tier: GuardedTier,
+        permit: Permit,
+        keys: Sequence[ChunkKey],
+        blocks: Sequence[Block],
+        deadline: float,
     ) -> _Group:
         def load(backend: StorageBackend) -> list[str]:
             results = backend.load_into(keys, [block.view for block in blocks], deadline=deadline)
             return [self._defect(*outcome) for outcome in zip(results, keys, blocks, strict=True)]
 
         self._journal.l2_load_submitted(tier.kind, len(keys))
-        return _Group(tier, keys, blocks, tier.start_load(load))
+        return _Group(tier, permit, keys, blocks, deadline, tier.start_load(load))
 
     def _defect(self, result: LoadResult, key: ChunkKey, block: Block) -> str:
         """Judge one chunk on the worker's thread: ``""`` if whole, else the reason to count."""
@@ -134,7 +151,7 @@ class Fetcher:
             if defect.startswith("corrupt"):
                 damaged.append(key)
         if "failed" in defects:
-            group.tier.count_load_failure("a chunk could not be read")
+            group.tier.count_load_failure(group.permit, "a chunk could not be read")
         if damaged:
             group.tier.forget(damaged, "damaged: its frame failed the check")
 

@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeVar
 
 from lmcache_core.contracts.control import HealthOptions
@@ -16,6 +17,8 @@ from lmcache_core.contracts.storage import BackendUsage, Frame, LoadResult, Stor
 from lmcache_core.errors import BackendError, BackendFullError, BackendTimeoutError
 from lmcache_core.events.journal import Journal
 from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.storage.breaker import BreakerReport, BreakerState, BreakerTerms, CircuitBreaker, Outcome, Permit
+from lmcache_core.storage.bypass import Bypass
 from lmcache_core.storage.cleared import Cleared
 from lmcache_core.workers import WorkerPool
 
@@ -32,6 +35,11 @@ _PROBE_WORKERS = 2
 
 _LEAST_WARNING_GAP_S = 10.0
 
+_BREAKER_LEVELS = MappingProxyType(
+    {BreakerState.CLOSED: 0, BreakerState.RAMP: 1, BreakerState.HALF_OPEN: 2, BreakerState.OPEN: 3}
+)
+"""Values of ``lmcache:breaker_state``: the higher, the less traffic."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierSetup:
@@ -43,7 +51,8 @@ class TierSetup:
         kind: Of store, the scheme of its address; for events.
         options: The store's own health keys.
         connections: Calls at once.
-        timeout_s: Longest a call may take that has no tighter deadline, ``blocking_timeout_secs``.
+        timeout_s: Longest any call may take, ``blocking_timeout_secs`` or the store's own.
+        breaker: When to cut the store off and how to let it back.
     """
 
     name: str
@@ -52,13 +61,18 @@ class TierSetup:
     options: HealthOptions
     connections: int
     timeout_s: float
+    breaker: BreakerTerms = field(default_factory=BreakerTerms)
 
 
 class GuardedTier:
     """A store that can be slow, hang, lie or die without its callers noticing more than a miss.
 
-    Live calls (`count_present`, `start_load`, `write`) honour the bypass and count failures. Probe calls,
-    those of `contracts.control.Tier`, go past the bypass. Safe from any thread.
+    Live calls (`count_present`, `start_load`, `write`) honour bypass and breaker and count failures.
+    Probe calls, those of `contracts.control.Tier`, go past both. Safe from any thread.
+
+    Attributes:
+        bypass: Who holds the store out.
+        breaker: Whether its failures do.
 
     Args:
         backend: The store.
@@ -66,6 +80,7 @@ class GuardedTier:
         metrics: Families to count in.
         journal: Where events go.
         on_failure: Told after each failure of live traffic; must not block.
+        clock: Monotonic seconds, for the breaker.
     """
 
     def __init__(
@@ -73,8 +88,10 @@ class GuardedTier:
         backend: StorageBackend,
         setup: TierSetup,
         metrics: CacheMetrics,
+        *,
         journal: Journal,
         on_failure: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = setup.name
         self.url = setup.url
@@ -90,59 +107,69 @@ class GuardedTier:
         self._writers = WorkerPool(f"lmcache-{setup.name}-write", setup.connections)
         self._probes = WorkerPool(f"lmcache-{setup.name}-probe", _PROBE_WORKERS)
         self._lock = threading.Lock()
-        self._holders: dict[str, str] = {}
         self._load_failures = 0
         self._warn_after = 0.0
-        self._gauge = metrics.backend_bypassed.labels(setup.name)
-        self._gauge.set(0)
-        self.bypassed = False
+        bypass_gauge = metrics.backend_bypassed.labels(setup.name)
+        bypass_gauge.set(0)
+        self.bypass = Bypass(bypass_gauge.set)
+        self.breaker = CircuitBreaker(setup.breaker, self._breaker_changed, clock)
+        metrics.breaker_state.labels(setup.name).set(0)
 
-    # -- bypass ---------------------------------------------------------------
+    # -- bypass and breaker ---------------------------------------------------
 
-    def hold_bypass(self, owner: str, reason: str) -> None:
-        """Leave the store out of live traffic while this owner holds it."""
-        with self._lock:
-            self._holders[owner] = reason
-            self._publish_bypass()
+    @property
+    def bypassed(self) -> bool:
+        """Whether lookups and loads leave the store out."""
+        return self.bypass.reads
 
-    def release_bypass(self, owner: str) -> None:
-        """End the owner's hold; other owners' holds stay."""
-        with self._lock:
-            self._holders.pop(owner, None)
-            self._publish_bypass()
-
-    def holders(self) -> dict[str, str]:
-        """Who holds the bypass, and why."""
-        with self._lock:
-            return dict(self._holders)
-
-    def _publish_bypass(self) -> None:
-        self.bypassed = bool(self._holders)
-        self._gauge.set(int(self.bypassed))
+    def is_open(self) -> bool:
+        """Whether reads would be refused right now, without asking."""
+        return self.bypass.reads or self.breaker.is_open
 
     # -- live traffic ---------------------------------------------------------
 
+    def cap(self, deadline: float) -> float:
+        """Give the earlier of a request's deadline and the store's own longest call from now on."""
+        return min(deadline, time.monotonic() + self.timeout_s)
+
     def count_present(self, keys: Sequence[ChunkKey], *, deadline: float) -> int:
-        """Count the leading keys in the store; 0 when bypassed, late or failing."""
-        if self.bypassed or not keys:
+        """Count the leading keys in the store; 0 when left out, late or failing."""
+        if not keys or self.bypass.reads:
             return 0
+        permit = self.breaker.admit()
+        if permit is None:
+            return 0
+        deadline = self.cap(deadline)
         try:
-            return self._run(self._pool, lambda: self._backend.contains(keys, deadline=deadline), deadline, "contains")
+            count = self._run(self._pool, lambda: self._backend.contains(keys, deadline=deadline), deadline, "contains")
         except BackendError as error:
-            self._load_failed(error)
+            self._load_failed(permit, error)
             return 0
+        self.breaker.report(permit, Outcome.PASSED)
+        return count
+
+    def admit(self) -> Permit | None:
+        """Give leave for the loads of one request, whose chunks the store has just promised.
+
+        Hand it to `finish_load`, and in the end to `end_loads`.
+        """
+        return None if self.bypass.reads else self.breaker.admit(promised=True)
 
     def start_load(self, job: Callable[[StorageBackend], T]) -> Future[T]:
         """Start a load on a worker; watch it with `finish_load`."""
         return self._pool.submit(lambda: job(self._backend))
 
-    def finish_load(self, future: Future[T], *, deadline: float) -> T | None:
+    def finish_load(self, permit: Permit, future: Future[T], *, deadline: float) -> T | None:
         """Wait for a load until the deadline; None when it is late or failed, which is counted."""
         try:
             return self._await(future, deadline, "load")
         except BackendError as error:
-            self._load_failed(error)
+            self._load_failed(permit, error)
             return None
+
+    def end_loads(self, permit: Permit, *, passed: bool) -> None:
+        """End a permit: all loads passed, or nobody waited for them. A failure was reported already."""
+        self.breaker.report(permit, Outcome.PASSED if passed else Outcome.ABANDONED)
 
     def write(self, items: Sequence[tuple[ChunkKey, Frame]], finished: Callable[[], None]) -> str:
         """Store frames, for the write-behind thread.
@@ -152,18 +179,20 @@ class GuardedTier:
             finished: Called once nothing reads the frames any more, which may be after the return.
 
         Returns:
-            ``""``, or why the frames are lost: ``bypassed``, ``full``, ``timeout``, ``error``.
+            ``""``, or why the frames are lost: ``bypassed``, ``breaker_open``, ``full``, ``timeout``, ``error``.
         """
-        if self.bypassed:
+        permit = None if self.bypass.writes else self.breaker.admit()
+        if permit is None:
             finished()
-            return "bypassed"
+            return "bypassed" if self.bypass.writes else "breaker_open"
         deadline = time.monotonic() + self.timeout_s
         future = self._writers.submit(lambda: self._backend.store(items, deadline=deadline))
         future.add_done_callback(lambda _: finished())
         try:
             self._await(future, deadline, "store")
         except BackendError as error:
-            return self._write_failed(error)
+            return self._write_failed(permit, error)
+        self.breaker.report(permit, Outcome.PASSED)
         return ""
 
     def forget(self, keys: Sequence[ChunkKey], reason: str) -> None:
@@ -172,9 +201,9 @@ class GuardedTier:
         deadline = time.monotonic() + self.timeout_s
         self._probes.submit(lambda: self._backend.delete(keys, deadline=deadline))
 
-    def count_load_failure(self, reason: str) -> None:
+    def count_load_failure(self, permit: Permit, reason: str) -> None:
         """Count a failure that the store reported of single chunks."""
-        self._load_failed(BackendError(f"{self.name} ({self.url}): {reason}"))
+        self._load_failed(permit, BackendError(f"{self.name} ({self.url}): {reason}"))
 
     def clear(self) -> Cleared:
         """Clear a store that is this instance's own; leave a shared one alone."""
@@ -257,18 +286,32 @@ class GuardedTier:
         log.error("%s (%s): %s raised %s", self.name, self.url, what, type(error).__name__, exc_info=error)
         raise BackendError(f"{self.name} ({self.url}): {what} raised {type(error).__name__}: {error}") from error
 
-    def _load_failed(self, error: BackendError) -> None:
+    def _breaker_changed(self, report: BreakerReport) -> None:
+        self._metrics.breaker_state.labels(self.name).set(_BREAKER_LEVELS[report.state])
+        if report.state is BreakerState.OPEN:
+            self._metrics.breaker_opened.labels(self.name).inc()
+            log.warning(
+                "%s (%s): left out, %s; next trial in %.1f s", self.name, self.url, report.reason, report.next_trial_s
+            )
+        elif report.state is BreakerState.CLOSED:
+            log.info("%s (%s): back in full use", self.name, self.url)
+
+    def _load_failed(self, permit: Permit, error: BackendError) -> None:
+        self.breaker.report(permit, _outcome_of(error))
         with self._lock:
             self._load_failures += 1
         self._metrics.get_blocking_failed.labels(self.name).inc()
         self._warn("load", error)
         self._on_failure()
 
-    def _write_failed(self, error: BackendError) -> str:
+    def _write_failed(self, permit: Permit, error: BackendError) -> str:
+        # A full store can still be read: that is no reason to cut it off, nor to wake the monitor.
+        full = isinstance(error, BackendFullError)
+        self.breaker.report(permit, Outcome.PASSED if full else _outcome_of(error))
         self._metrics.put_failed.labels(self.name).inc()
         self._warn("store", error)
-        if isinstance(error, BackendFullError):
-            return "full"  # readable all the same: no reason to wake the monitor
+        if full:
+            return "full"
         self._on_failure()
         return "timeout" if isinstance(error, BackendTimeoutError) else "error"
 
@@ -288,3 +331,7 @@ class GuardedTier:
         counter = self._metrics.remote_ping_errors if code else self._metrics.remote_ping_successes
         counter.labels(self.name).inc()
         return latency_ms
+
+
+def _outcome_of(error: BackendError) -> Outcome:
+    return Outcome.TIMED_OUT if isinstance(error, BackendTimeoutError) else Outcome.FAILED

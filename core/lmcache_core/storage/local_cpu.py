@@ -123,7 +123,7 @@ class LocalCPUBackend:
         self.arena.release(blocks)
         return Cleared(backend=NAME, chunks=len(blocks), leased=leased)
 
-    def set_use_hot(self, use_hot: bool) -> Cleared:  # noqa: FBT001 - a switch takes a boolean
+    def set_use_hot(self, use_hot: bool) -> Cleared:
         """Change the operator's setting; chunks are cleared when nothing holds `use_hot` on any more."""
         with self._lock:
             self._operator_hot = use_hot

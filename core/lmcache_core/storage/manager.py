@@ -14,6 +14,7 @@ from lmcache_core.memory.arena import Block
 from lmcache_core.memory.lease import Lease, PromiseTable
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage import local_cpu
+from lmcache_core.storage.bypass import Hold
 from lmcache_core.storage.cleared import Cleared
 from lmcache_core.storage.fetch import Fetcher, TierRun
 from lmcache_core.storage.guard import GuardedTier
@@ -130,7 +131,7 @@ class StorageManager:
         wanted = [
             (part, run.keys(max(part.start, start), part.stop))
             for part in plan
-            if part.stop > start and not part.tier.bypassed
+            if part.stop > start and not part.tier.bypass.reads
         ]
         if wanted and wanted[0][0].start <= start:
             blocks = self.local.reserve(sum(len(keys) for _, keys in wanted), during="l2_prefetch")
@@ -142,7 +143,7 @@ class StorageManager:
         for tier in self.tiers:
             if start == len(run.digests):
                 break
-            if tier.bypassed:
+            if tier.is_open():
                 continue
             present = tier.count_present(run.keys(start, len(run.digests)), deadline=deadline)
             if present:
@@ -213,18 +214,23 @@ class StorageManager:
         """Names of all tiers, tier 0 first."""
         return [local_cpu.NAME, *(tier.name for tier in self.tiers)]
 
-    def set_backend_bypass(self, name: str, bypassed: bool, *, owner: str, reason: str = "") -> None:  # noqa: FBT001 - LMCache's name and order
+    def set_backend_bypass(
+        self, name: str, bypassed: bool, *, owner: str, reason: str = "", reads: bool = True, writes: bool = True
+    ) -> None:
         """Hold a backend out of live traffic, or end this owner's hold; see `StorageControl`."""
         for tier in self.tiers:
             if tier.name == name:
-                tier.hold_bypass(owner, reason) if bypassed else tier.release_bypass(owner)
+                if bypassed:
+                    tier.bypass.hold(owner, Hold(reason, reads=reads, writes=writes))
+                else:
+                    tier.bypass.release(owner)
                 return
         known = ", ".join(tier.name for tier in self.tiers) or "none"
         raise KeyError(f"no backend {name!r} can be bypassed; known: {known}")
 
     def bypassed(self) -> dict[str, tuple[str, ...]]:
         """Backends left out, with the owners that hold them."""
-        return {tier.name: tuple(sorted(tier.holders())) for tier in self.tiers if tier.bypassed}
+        return {tier.name: tuple(sorted(holds)) for tier in self.tiers if (holds := tier.bypass.holds())}
 
     def hold_hot_cache(self, *, owner: str) -> None:
         """Make tier 0 keep chunks while this owner holds it."""

@@ -60,8 +60,10 @@ class WriteBehind:
 
     def offer(self, key: ChunkKey, block: Block, lease: Lease) -> bool:
         """Queue a chunk; its lease is released when it is written, lost, or not accepted."""
-        if self._tier.bypassed:
+        if self._tier.bypass.writes:
             reason = "bypassed"
+        elif self._tier.breaker.is_open:
+            reason = "breaker_open"
         else:
             with self._changed:
                 reason = "stopped" if self._stopped else "queue_full" if len(self._waiting) >= self._limit else ""

@@ -2,9 +2,11 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.memory_store import Gate, Rig, refuse
+import torch
+from tests.memory_store import LAYOUT, Gate, Rig, refuse
 
 from lmcache_core import BackendError, BackendTimeoutError, ChunkKey, LoadResult
+from lmcache_core.storage.bypass import Hold
 
 MakeRig = Callable[..., Rig]
 
@@ -17,15 +19,15 @@ def rig() -> Iterator[Rig]:
 
 
 def test_bypass_ends_when_its_last_owner_lets_go(rig: Rig) -> None:
-    tier = rig.tiers[0]
-    tier.hold_bypass("operator", "maintenance")
-    tier.hold_bypass("check:x", "down")
+    bypass = rig.tiers[0].bypass
+    bypass.hold("operator", Hold("maintenance", reads=True, writes=True))
+    bypass.hold("check:x", Hold("down", reads=True, writes=True))
 
-    tier.release_bypass("check:x")
-    held = tier.bypassed
-    tier.release_bypass("operator")
+    bypass.release("check:x")
+    held = bypass.reads
+    bypass.release("operator")
 
-    assert (held, tier.bypassed) == (True, False)
+    assert (held, bypass.reads) == (True, False)
 
 
 def test_bypass_shows_in_the_gauge(rig: Rig) -> None:
@@ -99,7 +101,7 @@ def test_probes_still_work_while_live_calls_hang(rig: Rig) -> None:
 
 def test_probes_go_past_the_bypass(rig: Rig) -> None:
     tier = rig.tiers[0]
-    tier.hold_bypass("operator", "")
+    tier.bypass.hold("operator", Hold("", reads=True, writes=True))
     key = ChunkKey(rig.namespace(""), b"k" * 32)
     out = bytearray(3)
 
@@ -125,5 +127,77 @@ def test_repeated_failures_are_logged_once(rig: Rig, caplog: pytest.LogCaptureFi
     for _ in range(50):
         rig.engine.lookup([1, 2, 3, 4])
 
-    assert caplog.messages == ["load failed, treated as a miss: store refused (at most one such line in 10 s)"]
-    assert rig.tiers[0].load_failures == 50
+    assert [message for message in caplog.messages if "treated as a miss" in message] == [
+        "load failed, treated as a miss: store refused (at most one such line in 10 s)"
+    ]
+
+
+def test_failing_store_is_cut_off_after_three_errors(rig: Rig) -> None:
+    rig.stores[0].fault = refuse("contains")
+    for _ in range(50):
+        rig.engine.lookup([1, 2, 3, 4])
+
+    assert rig.tiers[0].load_failures == 3
+    assert rig.sample("breaker_state", backend="RemoteBackend-0") == 3
+    assert rig.sample("breaker_opened_total", backend="RemoteBackend-0") == 1
+
+
+def test_hung_store_costs_one_deadline_then_nothing(rig: Rig) -> None:
+    rig.stores[0].fault = Gate("contains")
+    rig.engine.lookup([1, 2, 3, 4])
+    started = time.monotonic()
+
+    for _ in range(100):
+        rig.engine.lookup([1, 2, 3, 4])
+
+    assert time.monotonic() - started < 0.1
+    assert rig.tiers[0].load_failures == 1
+
+
+def test_store_is_used_again_after_the_trials() -> None:
+    now_s = [0.0]
+    rig = Rig(clock=lambda: now_s[0])
+    rig.stores[0].fault = refuse("contains")
+    for _ in range(3):
+        rig.engine.lookup([1, 2, 3, 4])
+    calls: list[str] = []
+    rig.stores[0].fault = calls.append
+
+    for _ in range(10):
+        now_s[0] += 2.0
+        rig.engine.lookup([1, 2, 3, 4])
+    rig.close()
+
+    assert calls.count("contains") >= 5
+    assert rig.sample("breaker_state", backend="RemoteBackend-0") == 0
+
+
+def test_lost_writes_of_an_open_breaker_are_counted(rig: Rig) -> None:
+    rig.stores[0].fault = refuse("contains")
+    for _ in range(3):
+        rig.engine.lookup([1, 2, 3, 4])
+
+    rig.engine.store([1, 2, 3, 4], torch.ones(LAYOUT.kv_shape(4)))
+
+    assert rig.sample("lost_chunks_total", backend="RemoteBackend-0", reason="breaker_open") == 1
+
+
+def test_bypass_of_writes_alone_still_reads(rig: Rig) -> None:
+    rig.engine.store([1, 2, 3, 4], torch.ones(LAYOUT.kv_shape(4)))
+    rig.storage.flush()
+    rig.storage.set_backend_bypass("RemoteBackend-0", True, owner="me", reads=False)
+    rig.local.clear()
+
+    assert rig.engine.lookup([1, 2, 3, 4]) == 4
+    rig.engine.store([5, 6, 7, 8], torch.ones(LAYOUT.kv_shape(4)))
+    assert rig.sample("lost_chunks_total", backend="RemoteBackend-0", reason="bypassed") == 1
+
+
+def test_bypass_of_reads_alone_still_writes(rig: Rig) -> None:
+    rig.storage.set_backend_bypass("RemoteBackend-0", True, owner="me", writes=False)
+    rig.engine.store([1, 2, 3, 4], torch.ones(LAYOUT.kv_shape(4)))
+    rig.storage.flush()
+    rig.local.clear()
+
+    assert rig.engine.lookup([1, 2, 3, 4]) == 0
+    assert len(rig.stores[0].frames) == 1

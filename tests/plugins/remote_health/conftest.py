@@ -3,6 +3,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.memory_store import MemoryStore, Options, Rig
 
+from lmcache_core.storage.breaker import BreakerTerms
 from lmcache_plugins.remote_health.check import RemoteBackendHealthCheck
 
 
@@ -10,7 +11,7 @@ class Bench:
     """A check over a real guarded tier whose store a test steers, with a clock of its own."""
 
     def __init__(self, **options: object) -> None:
-        self.rig = Rig()
+        self.rig = Rig(breaker=BreakerTerms(failures=1000, least_calls=1000))  # the check alone shall judge
         self.tier = self.rig.tiers[0]
         self.options = Options(**options)  # type: ignore[arg-type]
         self.tier.options = self.options
@@ -23,7 +24,9 @@ class Bench:
 
     def fail_loads(self, count: int) -> None:
         for _ in range(count):
-            self.tier.count_load_failure("refused")
+            permit = self.tier.admit()
+            assert permit is not None
+            self.tier.count_load_failure(permit, "refused")
 
 
 @pytest.fixture
