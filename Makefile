@@ -37,8 +37,8 @@ lint: $(TEST_READY)
 	@$(VENV)/bin/lint-imports
 
 bench: $(TEST_READY)
-	@set -e; for script in bench/bench_*.py; do \
-		[ -e "$$script" ] || { echo "bench: no bench/bench_*.py here"; exit 1; }; \
+	@set -e; for script in bench/*.py; do \
+		[ -e "$$script" ] || { echo "bench: no benchmark here"; exit 1; }; \
 		echo "==> $$script"; $(PY) "$$script"; \
 	done
 
