@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from lmcache_core.config.fields import fields_of
 from lmcache_core.config.model import CoreConfig, RemoteTable
-from lmcache_core.config.origin import KeyPath, Merged, key_text
+from lmcache_core.config.origin import KeyPath, Merged, key_text, one_line
 from lmcache_core.config.secrets import masked, shown
 from lmcache_core.config.usage import UsageOptions
 from lmcache_core.contracts.settings import PluginSettings
@@ -38,7 +38,7 @@ class Row:
     @property
     def value_shown(self) -> str:
         """The value on one line."""
-        return shown(self.value)
+        return one_line(shown(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Configuration:
     ignored: tuple[str, ...]
     owners: Mapping[str, tuple[type[PluginSettings], str]]
     merged: Merged
-    usage: UsageOptions = UsageOptions()
+    usage: UsageOptions = field(default_factory=UsageOptions)
 
     def __repr__(self) -> str:
         return f"Configuration(file={str(self.file)!r}, warnings={len(self.warnings)})"

@@ -37,6 +37,8 @@ def read_document(path: Path, *, named_by: str) -> Layer:
         problem = _syntax_problem(path, place, str(error))
     except RecursionError:
         problem = f"{place}: is nested too deeply; a configuration needs few levels"
+    except ValueError:
+        problem = f"{place}: holds a number of thousands of digits; no key takes that"
     else:
         return Layer(kind="file", tree=tree, place=place, lines=key_lines(text))
     # Raised outside the handler: tomli's error holds the whole text, secrets included.

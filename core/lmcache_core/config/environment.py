@@ -152,6 +152,6 @@ def _json_of(text: str, kind: type, wanted: str) -> tuple[Any, str]:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         return None, f"{wanted}; {error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
-    except RecursionError:
-        return None, f"{wanted}; it is nested too deeply"
+    except (RecursionError, ValueError):
+        return None, f"{wanted}; it is nested too deeply, or holds a number of thousands of digits"
     return (value, "") if isinstance(value, kind) else (None, wanted)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, to_json
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
 from lmcache_core.config.origin import KeyPath, Tree
 
@@ -69,13 +69,17 @@ def strict_errors(field: FieldInfo, value: object) -> list[ErrorDetails]:
     """
     if isinstance(value, float) and not math.isfinite(value):
         return [{"type": "finite_number", "loc": (), "msg": "", "input": value}]
+    try:
+        text = to_json(value, inf_nan_mode="constants")
+    except PydanticSerializationError:  # half a surrogate pair: os.environ has it for bytes that are no UTF-8
+        return [{"type": "string_unicode", "loc": (), "msg": "", "input": value}]
     annotation: Any = field.annotation
     if field.metadata:
         parts: Any = (annotation, *field.metadata)
         annotation = Annotated[parts]
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     try:
-        adapter.validate_json(to_json(value, inf_nan_mode="constants"), strict=True)
+        adapter.validate_json(text, strict=True)
     except ValidationError as error:
         return error.errors(include_url=False)
     return []

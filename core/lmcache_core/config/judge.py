@@ -10,7 +10,7 @@ from lmcache_core.config.environment import read_environment
 from lmcache_core.config.judgement import Judgement
 from lmcache_core.config.known import Known
 from lmcache_core.config.model import CoreConfig, ExtraConfig, TableOwner, build_model
-from lmcache_core.config.origin import Layer, Merged, merge
+from lmcache_core.config.origin import Layer, Merged, merge, one_line
 from lmcache_core.config.problem import Problem
 from lmcache_core.config.unknown import Claims, unused_warning
 
@@ -68,6 +68,6 @@ def judge(
         values=values,
         merged=merged,
         problems=tuple(sorted(dict.fromkeys(judgement.problems), key=attrgetter("order"))),
-        warnings=(*claims.warnings, *unused_warning(claims.unused)),
-        services=tuple(claims.services),
+        warnings=tuple(map(one_line, (*claims.warnings, *unused_warning(claims.unused)))),
+        services=tuple(map(one_line, claims.services)),
     )

@@ -183,6 +183,13 @@ def key_text(path: KeyPath) -> str:
     return text
 
 
+def one_line(text: str) -> str:
+    """Escape what a terminal would not print: line breaks, control characters, half surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
 def shown_path(path: Path) -> str:
     """Write a file's path on one line."""
-    return str(path).encode("unicode_escape").decode() if not str(path).isprintable() else str(path)
+    return one_line(str(path))

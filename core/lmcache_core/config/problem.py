@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lmcache_core.config.origin import KeyPath, Origin, key_text
+from lmcache_core.config.origin import KeyPath, Origin, key_text, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +27,4 @@ class Problem:
         return (*self.origin.order, key_text(self.path))
 
     def __str__(self) -> str:
-        return f"{self.origin.about(self.path)}: {self.sentence}"
+        return one_line(f"{self.origin.about(self.path)}: {self.sentence}")

@@ -31,6 +31,7 @@ _FIXED: Final[Mapping[str, str]] = MappingProxyType(
         "bool_type": _TRUTH,
         "bool_parsing": _TRUTH,
         "string_type": _TEXT,
+        "string_unicode": _TEXT + " in UTF-8",
         "list_type": _LIST,
         "tuple_type": _LIST,
         "set_type": _LIST,
