@@ -51,6 +51,11 @@ if TYPE_CHECKING:
     from lmcache_core.errors import PluginError as PluginError
     from lmcache_core.errors import PluginUnavailableError as PluginUnavailableError
     from lmcache_core.hookspecs import hookimpl as hookimpl
+    from lmcache_core.telemetry.messages import ReusePatternMessage as ReusePatternMessage
+    from lmcache_core.telemetry.reuse import ChunkReuseTracker as ChunkReuseTracker
+    from lmcache_core.telemetry.reuse_reports import ReuseReports as ReuseReports
+    from lmcache_core.telemetry.reuse_snapshot import ReuseSnapshot as ReuseSnapshot
+    from lmcache_core.telemetry.reuse_totals import ReuseTotals as ReuseTotals
 
 _HOME = {
     "BackendContext": "contracts.storage",
@@ -63,6 +68,7 @@ _HOME = {
     "CheckReport": "contracts.report",
     "CheckResult": "contracts.health",
     "ChunkKey": "contracts.key",
+    "ChunkReuseTracker": "telemetry.reuse",
     "CommandSpec": "contracts.command",
     "ConfigError": "errors",
     "ContinuousContextMessage": "contracts.message",
@@ -85,6 +91,10 @@ _HOME = {
     "PluginError": "errors",
     "PluginSettings": "contracts.settings",
     "PluginUnavailableError": "errors",
+    "ReusePatternMessage": "telemetry.messages",
+    "ReuseReports": "telemetry.reuse_reports",
+    "ReuseSnapshot": "telemetry.reuse_snapshot",
+    "ReuseTotals": "telemetry.reuse_totals",
     "StorageBackend": "contracts.storage",
     "StorageBackendSpec": "contracts.storage",
     "StorageControl": "contracts.control",

@@ -353,7 +353,9 @@ class CacheManager:
         )
 
     def _subscribe(self) -> None:
-        context = TelemetryContext(chunk_tokens=self._values.chunk_size, deployment_mode="single_process")
+        context = TelemetryContext(
+            chunk_tokens=self._values.chunk_size, deployment_mode="single_process", settings=self.settings
+        )
         for declared in self.registry.event_subscribers(context, on_hook_error=self._count_hook_error):
             self.bus.register_subscriber(declared.plugin, declared.value)
 
