@@ -64,7 +64,7 @@ def check(file: Path | None, config_file: Path | None) -> int:
 @_config_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--all", "all_rows", is_flag=True, help="Also tables of plugins that the configuration leaves out.")
-def show(config_file: Path | None, as_json: bool, all_rows: bool) -> int:  # noqa: FBT001 - click passes options by name
+def show(config_file: Path | None, as_json: bool, all_rows: bool) -> int:
     """Show the effective value of every key, where it comes from, and who owns it; secrets are masked."""
     configuration = _load(config_file)
     rows = configuration.rows(all=all_rows)
@@ -93,7 +93,7 @@ def schema(config_file: Path | None) -> int:
 @click.argument("old", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write there instead of to the terminal.")
 @click.option("--force", is_flag=True, help="Overwrite the output file.")
-def convert(old: Path, output: Path | None, force: bool) -> int:  # noqa: FBT001 - click passes options by name
+def convert(old: Path, output: Path | None, force: bool) -> int:
     """Convert LMCache's YAML to TOML; names each key that was dropped, moved or rewritten, and why.
 
     The TOML goes to the terminal or to a file, the notes to stderr. The notes show no secrets;
