@@ -168,6 +168,9 @@ class CoreConfig(Table):
     internal_api_server_enabled: bool = False
     """Whether health, metrics and status are served over HTTP."""
 
+    local_disk_fsync: bool = False
+    """Whether each chunk of the disk tier is forced to the disk before it counts as stored; several times slower."""
+
     internal_api_server_host: str = Field(default="127.0.0.1", min_length=1)
     """Address that HTTP server listens on."""
 
