@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -18,8 +17,6 @@ from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.contracts.metric import TelemetryContext
 from lmcache_core.contracts.report import HealthReport
 from lmcache_core.contracts.settings import PluginSettings
-from lmcache_core.contracts.storage import BackendContext
-from lmcache_core.contracts.url import StoreURL
 from lmcache_core.engine import CacheEngine
 from lmcache_core.errors import ConfigError, PluginError
 from lmcache_core.events.bus import EventBus
@@ -31,11 +28,12 @@ from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.metrics.threads import PeriodicThreadCollector
 from lmcache_core.ops.pages import Pages
 from lmcache_core.ops.server import OpsServer
-from lmcache_core.storage.guard import GuardedTier, TierSetup
+from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.manager import StorageManager
 from lmcache_core.storage.sweeper import LeaseSweeper
 from lmcache_core.threads import PeriodicThreadRegistry
+from lmcache_core.tiers import build_tiers
 
 log = logging.getLogger(__name__)
 
@@ -44,68 +42,6 @@ _DRAIN_S = 10.0
 """Longest that stopping waits for chunks still to be written."""
 
 _FIRST_ROUND_SLACK_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _TierPlan:
-    name: str
-    url: StoreURL
-    extra_config: ExtraConfig
-    capacity_bytes: int = 0
-
-
-def build_tiers(
-    loaded: Loaded, *, frame_bytes: int, metrics: CacheMetrics, journal: Journal, on_failure: Callable[[], None]
-) -> list[GuardedTier]:
-    """Build every store that the configuration names, each behind its guard; connects to none.
-
-    Raises:
-        ConfigError: An address that its store refuses.
-        PluginUnavailableError: What a store needs is not installed; says how to install it.
-    """
-    values = loaded.configuration.values
-    tiers: list[GuardedTier] = []
-    for plan in _plan_tiers(values):
-        lacking = loaded.registry.unusable(plan.url.scheme)
-        if lacking is not None:
-            raise lacking
-        spec = loaded.registry.backends()[plan.url.scheme].value
-        context = BackendContext(
-            name=plan.name,
-            frame_bytes=frame_bytes,
-            capacity_bytes=plan.capacity_bytes,
-            connections=values.backend_connections,
-        )
-        options = plan.extra_config.table(spec.options.table) if spec.options else None
-        setup = TierSetup(
-            name=plan.name,
-            url=str(plan.url),
-            kind=plan.url.scheme,
-            options=plan.extra_config,
-            connections=values.backend_connections,
-            timeout_s=values.blocking_timeout_secs,
-        )
-        tiers.append(
-            GuardedTier(spec.build(plan.url, options, context), setup, metrics, journal=journal, on_failure=on_failure)
-        )
-    return tiers
-
-
-def _plan_tiers(values: CoreConfig) -> list[_TierPlan]:
-    plans: list[_TierPlan] = []
-    if values.local_disk_path is not None:
-        plans.append(
-            _TierPlan(
-                name="LocalDiskBackend",
-                url=StoreURL(scheme="disk", path=str(values.local_disk_path.absolute())),
-                extra_config=values.extra_config,
-                capacity_bytes=int(values.max_local_disk_size * _GIB),
-            )
-        )
-    for remote in values.all_remotes():
-        name = f"RemoteBackend-{remote.name}" if remote.name else "RemoteBackend"
-        plans.append(_TierPlan(name=name, url=remote.url.parsed, extra_config=remote.extra_config))
-    return plans
 
 
 class CacheManager:
@@ -265,6 +201,7 @@ class CacheManager:
                 metrics=self.metrics,
                 journal=self._journal,
                 on_failure=self._wake_monitor,
+                rank=self._rank if self._world_size > 1 else None,
             )
         except (ConfigError, PluginError):
             raise
@@ -357,7 +294,8 @@ class CacheManager:
             chunk_tokens=self._values.chunk_size, deployment_mode="single_process", settings=self.settings
         )
         for declared in self.registry.event_subscribers(context, on_hook_error=self._count_hook_error):
-            self.bus.register_subscriber(declared.plugin, declared.value)
+            kind = type(declared.value).__name__
+            self.bus.register_subscriber(f"{declared.plugin}:{kind}", declared.value)
 
     def _wake_monitor(self) -> None:
         self.health.wake()  # built after the tiers, before their first call

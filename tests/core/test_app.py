@@ -198,3 +198,27 @@ def test_importing_the_package_imports_neither_torch_nor_redis() -> None:
 
 def test_backend_error_is_public() -> None:
     assert issubclass(BackendError, Exception)
+
+
+def test_each_rank_has_a_disk_folder_of_its_own(tmp_path: Path) -> None:
+    overrides = {
+        "chunk_size": 4,
+        "max_local_cpu_size": 0.001,
+        "local_disk": str(tmp_path),
+        "max_local_disk_size": 0.01,
+        "log_level": "info",
+    }
+    ranks = [
+        CacheManager.from_config(
+            overrides=overrides, environ={}, layout=LAYOUT, model_name="m", world_size=2, rank=rank
+        )
+        for rank in range(2)
+    ]
+
+    assert [cache.tiers[0].url for cache in ranks] == [f"disk://{tmp_path}/rank-0", f"disk://{tmp_path}/rank-1"]
+
+
+def test_a_remote_may_have_a_tighter_deadline(tmp_path: Path) -> None:
+    remotes = [{"name": "a", "url": f"file://{tmp_path}/a", "extra_config": {"call_timeout_secs": 0.5}}]
+
+    assert manager(remotes=remotes).tiers[0].timeout_s == 0.5

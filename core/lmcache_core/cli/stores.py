@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import wait
 
-from lmcache_core.app import build_tiers
 from lmcache_core.cli.finding import Finding, fail, ok, warn
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.config.model import ExtraConfig
@@ -23,6 +22,7 @@ from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.manager import StorageManager
 from lmcache_core.threads import describe_error
+from lmcache_core.tiers import build_tiers
 from lmcache_core.workers import WorkerPool
 
 _SMALL = KVLayout(num_layers=1, num_kv_heads=1, head_size=64, dtype="float32")

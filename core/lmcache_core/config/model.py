@@ -107,6 +107,30 @@ class ExtraConfig(Table):
     fallback_policy: str = "recompute"
     """What to do while a check fails: `recompute`, `local_cpu`, or a policy that a plugin brings."""
 
+    call_timeout_secs: float | None = Field(default=None, gt=0)
+    """Seconds that one call to a store may take; left out, `blocking_timeout_secs`."""
+
+    slow_call_secs: float | None = Field(default=None, gt=0)
+    """A call that takes longer counts as bad for the breaker; left out, half of what a call may take."""
+
+    breaker_failures: int = Field(default=3, ge=1)
+    """Failed calls in a row that open a store's breaker; a call that times out opens it at once."""
+
+    breaker_window_secs: float = Field(default=10.0, gt=0)
+    """Seconds that the breaker looks back; half of the calls failed or slow opens it, from ten calls on."""
+
+    breaker_open_secs: float = Field(default=1.0, gt=0)
+    """Seconds from the opening to the first trial call; doubles with each failed trial."""
+
+    breaker_max_open_secs: float = Field(default=60.0, gt=0)
+    """Most seconds between two trials."""
+
+    breaker_trials: int = Field(default=2, ge=1)
+    """Trial calls, one at a time, that must pass before traffic returns."""
+
+    breaker_ramp_secs: float = Field(default=5.0, gt=0)
+    """Seconds from a tenth of the traffic to all of it."""
+
     def table(self, name: str) -> PluginSettings | None:
         """Give a plugin's validated table; None where the configuration has none."""
         value = getattr(self, f"table_{name}", None)
@@ -144,6 +168,9 @@ class CoreConfig(Table):
     max_local_disk_size: float = Field(default=0.0, ge=0)
     """GiB that the disk tier may take. Needs `local_disk`."""
 
+    local_disk_fsync: bool = False
+    """Whether each chunk of the disk tier is forced to the disk before it counts as stored; several times slower."""
+
     remote_url: StoreAddress | None = None
     """Where the remote store is, such as `redis://cache-1:6379` or `file:///mnt/shared/kv`."""
 
@@ -167,9 +194,6 @@ class CoreConfig(Table):
 
     internal_api_server_enabled: bool = False
     """Whether health, metrics and status are served over HTTP."""
-
-    local_disk_fsync: bool = False
-    """Whether each chunk of the disk tier is forced to the disk before it counts as stored; several times slower."""
 
     internal_api_server_host: str = Field(default="127.0.0.1", min_length=1)
     """Address that HTTP server listens on."""

@@ -108,6 +108,7 @@ class GuardedTier:
         self._probes = WorkerPool(f"lmcache-{setup.name}-probe", _PROBE_WORKERS)
         self._lock = threading.Lock()
         self._load_failures = 0
+        self._seen_down = False
         self._warn_after = 0.0
         bypass_gauge = metrics.backend_bypassed.labels(setup.name)
         bypass_gauge.set(0)
@@ -240,8 +241,14 @@ class GuardedTier:
         self._probe(lambda deadline: self._backend.store(items, deadline=deadline), timeout_s, "store")
 
     def load_into(self, keys: Sequence[ChunkKey], outs: Sequence[memoryview], *, timeout_s: float) -> list[LoadResult]:
-        """Load past the bypass; see `Tier.load_into`."""
-        return self._probe(lambda deadline: self._backend.load_into(keys, outs, deadline=deadline), timeout_s, "load")
+        """Load past the bypass; see `Tier.load_into`. The first that succeeds after a failed ping is a way back."""
+        results = self._probe(
+            lambda deadline: self._backend.load_into(keys, outs, deadline=deadline), timeout_s, "load"
+        )
+        if self._seen_down and LoadResult.HIT in results:
+            self._seen_down = False
+            self.breaker.probe_passed()
+        return results
 
     def delete(self, keys: Sequence[ChunkKey], *, timeout_s: float) -> int:
         """Delete past the bypass; see `Tier.delete`."""
@@ -328,6 +335,7 @@ class GuardedTier:
         latency_ms = (time.monotonic() - started) * 1000
         self._metrics.remote_ping_latency.labels(self.name).set(latency_ms)
         self._metrics.remote_ping_error_code.labels(self.name).set(code)
+        self._seen_down = self._seen_down or code != PING_SUCCESS_CODE
         counter = self._metrics.remote_ping_errors if code else self._metrics.remote_ping_successes
         counter.labels(self.name).inc()
         return latency_ms
