@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -71,19 +72,19 @@ def proxy(
     """
     faults = _faults(asked)
     made = FaultProxy(to=_address("--to", to), listen=_address("--listen", listen, least_port=0), seed=seed)
-    try:
-        made.start()
-    except OSError as error:
-        raise LMCacheError(f"--listen: cannot listen on {listen}: {(error.strerror or str(error)).lower()}") from error
-    ended = threading.Event()
-    with made:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(made)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise LMCacheError(f"--listen: cannot listen on {listen}: {reason}") from error
+        ended = stack.enter_context(_end_signals())
         if up_s or down_s:
-            steps = [(up_s, faults)] if down_s is None else flapping(*faults, up_s=up_s, down_s=down_s)
-            made.schedule(steps)
+            made.schedule([(up_s, faults)] if down_s is None else flapping(*faults, up_s=up_s, down_s=down_s))
         else:
             made.apply(*faults)
         click.echo(f"listening on {made.host}:{made.port} for {to}: {_described(faults)}")
-        _wait(ended, for_s)
+        ended.wait(for_s)
         statistics = made.statistics
     click.echo(
         f"{statistics.connections} connection(s), {statistics.failed_connects} of them without the server, "
@@ -124,8 +125,10 @@ def _address(option: str, text: str, *, least_port: int = 1) -> tuple[str, int]:
     return host, int(port)
 
 
-def _wait(ended: threading.Event, for_s: float | None) -> None:
-    """Wait for the time to pass, or for Ctrl-C or a plain kill; either ends well."""
+@contextmanager
+def _end_signals() -> Iterator[threading.Event]:
+    """Give what Ctrl-C or a plain kill sets, instead of ending the process."""
+    ended = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -133,7 +136,7 @@ def _wait(ended: threading.Event, for_s: float | None) -> None:
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        ended.wait(for_s)
+        yield ended
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

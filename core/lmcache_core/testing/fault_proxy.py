@@ -31,9 +31,6 @@ class FaultProxy:
         listen: Host and port to listen on; port 0 for a free one. Loopback, as nothing here asks who connects.
         seed: Decides which bytes `Corrupt` changes and how `Latency` jitters.
 
-    Raises:
-        OSError: By `start`: it cannot listen there.
-
     Example:
         >>> with FaultProxy(to=("127.0.0.1", 6379), seed=7) as proxy:
         ...     client = connect(proxy.host, proxy.port)
@@ -58,7 +55,14 @@ class FaultProxy:
     # -- life -----------------------------------------------------------------
 
     def start(self) -> None:
-        """Listen, and begin to pass connections on."""
+        """Listen, and begin to pass connections on.
+
+        Raises:
+            OSError: It cannot listen there.
+            RuntimeError: It was started before.
+        """
+        if self._thread is not None:
+            raise RuntimeError("the fault proxy was started before; make another one")
         self._gate.bind()
         loop = asyncio.new_event_loop()
         self._loop = loop

@@ -26,8 +26,7 @@ class RequestReader:
     """
 
     def __init__(self) -> None:
-        self.held = b""
-        """Bytes that came and were not given out yet."""
+        self._held = b""
         self._words_left = 0
         self._skip_bytes = 0
 
@@ -35,9 +34,9 @@ class RequestReader:
         """Give ``(bytes, command, ends)`` in order; the command is with the first bytes of its request.
 
         Raises:
-            StrangeBytesError: What is left is in `held`.
+            StrangeBytesError: `take_held` has what is left.
         """
-        data, at = self.held + piece, 0
+        data, at = self._held + piece, 0
         try:
             while at < len(data):
                 end, name = self._body(data, at) if self._words_left else self._head(data, at)
@@ -46,7 +45,12 @@ class RequestReader:
                 begin, at = at, end
                 yield data[begin:end], name, not self._words_left
         finally:
-            self.held = data[at:]
+            self._held = data[at:]
+
+    def take_held(self) -> bytes:
+        """Give the bytes that came and were not given out yet."""
+        held, self._held = self._held, b""
+        return held
 
     def _head(self, data: bytes, at: int) -> tuple[int, bytes | None]:
         words, begin = _number(data, at, b"*")
@@ -164,7 +168,7 @@ class Conversation:
     def requests(self, piece: bytes) -> tuple[bytes, bytes]:
         """Take bytes of the client; give those for the server, and replies of ours that are due."""
         if self._strange:
-            return piece, b""
+            return self._requests.take_held() + piece, b""
         onward: list[bytes] = []
         try:
             for data, name, ends in self._requests.feed(piece):
@@ -176,7 +180,7 @@ class Conversation:
                     self._expected.append(self._answering or b"")
         except StrangeBytesError:
             self._strange = True
-            onward.append(self._requests.held)
+            onward.append(self._requests.take_held())
         return b"".join(onward), self._due()
 
     def replies(self, piece: bytes) -> bytes:
