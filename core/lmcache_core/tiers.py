@@ -93,6 +93,7 @@ def _breaker_terms(extra: ExtraConfig, timeout_s: float) -> BreakerTerms:
 
 def _plan_tiers(values: CoreConfig, rank: int | None) -> list[_TierPlan]:
     plans: list[_TierPlan] = []
+    fsync = (("fsync", "true"),) if values.local_disk_fsync else ()
     if values.local_disk_path is not None:
         folder = values.local_disk_path.absolute()
         if rank is not None:
@@ -100,7 +101,7 @@ def _plan_tiers(values: CoreConfig, rank: int | None) -> list[_TierPlan]:
         plans.append(
             _TierPlan(
                 name="LocalDiskBackend",
-                url=StoreURL(scheme="disk", path=str(folder)),
+                url=StoreURL(scheme="disk", path=str(folder), query=fsync),
                 extra_config=values.extra_config,
                 capacity_bytes=int(values.max_local_disk_size * _GIB),
             )

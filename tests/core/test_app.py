@@ -222,3 +222,9 @@ def test_a_remote_may_have_a_tighter_deadline(tmp_path: Path) -> None:
     remotes = [{"name": "a", "url": f"file://{tmp_path}/a", "extra_config": {"call_timeout_secs": 0.5}}]
 
     assert manager(remotes=remotes).tiers[0].timeout_s == 0.5
+
+
+def test_fsync_key_reaches_the_disk_store(tmp_path: Path) -> None:
+    cache = manager(local_disk=str(tmp_path / "disk"), max_local_disk_size=0.01, local_disk_fsync=True)
+
+    assert cache.tiers[0]._backend._fsync is True  # type: ignore[attr-defined]
