@@ -106,3 +106,10 @@ def test_core_never_imports_a_plugin(core: Modules) -> None:
         if found.target.split(".")[0] == "lmcache_plugins"
     ]
     assert wrong == []
+
+
+def test_the_page_on_the_architecture_shows_these_layers(root: Path, layers: list[list[str]]) -> None:
+    page = (root / "docs/explanation/architecture.md").read_text()
+    picture = page.split("## Layers")[1].split("```text\n")[1].split("```")[0]
+    shown = [line.split("   ")[0].split(" | ") for line in picture.splitlines()]
+    assert [sorted(part.strip() for part in line) for line in shown] == [sorted(layer) for layer in layers]
