@@ -51,6 +51,17 @@ if TYPE_CHECKING:
     from lmcache_core.errors import PluginError as PluginError
     from lmcache_core.errors import PluginUnavailableError as PluginUnavailableError
     from lmcache_core.hookspecs import hookimpl as hookimpl
+    from lmcache_core.telemetry.histogram import Histogram as Histogram
+    from lmcache_core.telemetry.messages import CacheLifespanMessage as CacheLifespanMessage
+    from lmcache_core.telemetry.messages import EngineMessage as EngineMessage
+    from lmcache_core.telemetry.messages import EnvMessage as EnvMessage
+    from lmcache_core.telemetry.messages import L1UsageMessage as L1UsageMessage
+    from lmcache_core.telemetry.messages import L2ConnectorUsageMessage as L2ConnectorUsageMessage
+    from lmcache_core.telemetry.messages import L2UsageMessage as L2UsageMessage
+    from lmcache_core.telemetry.messages import MetadataMessage as MetadataMessage
+    from lmcache_core.telemetry.messages import ModelUsageMessage as ModelUsageMessage
+    from lmcache_core.telemetry.messages import MPInstanceMessage as MPInstanceMessage
+    from lmcache_core.telemetry.messages import MPServerMessage as MPServerMessage
     from lmcache_core.telemetry.messages import ReusePatternMessage as ReusePatternMessage
     from lmcache_core.telemetry.reuse import ChunkReuseTracker as ChunkReuseTracker
     from lmcache_core.telemetry.reuse_reports import ReuseReports as ReuseReports
@@ -63,6 +74,7 @@ _HOME = {
     "BackendFullError": "errors",
     "BackendTimeoutError": "errors",
     "BackendUsage": "contracts.storage",
+    "CacheLifespanMessage": "telemetry.messages",
     "CacheManager": "app",
     "CacheView": "contracts.control",
     "CheckReport": "contracts.report",
@@ -72,6 +84,8 @@ _HOME = {
     "CommandSpec": "contracts.command",
     "ConfigError": "errors",
     "ContinuousContextMessage": "contracts.message",
+    "EngineMessage": "telemetry.messages",
+    "EnvMessage": "telemetry.messages",
     "Event": "contracts.event",
     "EventSubscriber": "contracts.event",
     "EventType": "contracts.event",
@@ -80,14 +94,22 @@ _HOME = {
     "HealthCheck": "contracts.health",
     "HealthReport": "contracts.report",
     "HealthState": "contracts.health",
+    "Histogram": "telemetry.histogram",
     "IrrecoverableException": "errors",
     "KVGroup": "contracts.layout",
     "KVLayout": "contracts.layout",
     "KeyNamespace": "contracts.key",
+    "L1UsageMessage": "telemetry.messages",
+    "L2ConnectorUsageMessage": "telemetry.messages",
+    "L2UsageMessage": "telemetry.messages",
     "LMCacheError": "errors",
     "LayoutError": "errors",
     "LoadResult": "contracts.storage",
+    "MPInstanceMessage": "telemetry.messages",
+    "MPServerMessage": "telemetry.messages",
+    "MetadataMessage": "telemetry.messages",
     "MetricSpec": "contracts.metric",
+    "ModelUsageMessage": "telemetry.messages",
     "PluginError": "errors",
     "PluginSettings": "contracts.settings",
     "PluginUnavailableError": "errors",

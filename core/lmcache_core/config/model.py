@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, create_model
 
 from lmcache_core.config.address import StoreAddress
 from lmcache_core.config.secrets import masked
@@ -200,6 +200,15 @@ class CoreConfig(Table):
 
     internal_api_server_port_start: int = Field(default=6999, ge=0, le=_LAST_PORT)
     """Its port; rank `n` takes this plus `n`. 0 takes any free port."""
+
+    internal_api_server_token: SecretStr | None = Field(default=None, min_length=16)
+    """What a client must send to change anything over HTTP, at least 16 characters. Reading needs none."""
+
+    readiness: Literal["started", "healthy"] = "started"
+    """What `/readyz` asks for: `started`, the first round of checks is over, or `healthy`, the cache serves."""
+
+    internal_grpc_port: int | None = Field(default=None, ge=0, le=_LAST_PORT)
+    """Port of the gRPC health service, on the same address; rank `n` takes this plus `n`. 0 takes any free port."""
 
     log_level: Annotated[Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"], BeforeValidator(_upper)] = "INFO"
     """Least severe message that is logged; upper or lower case."""

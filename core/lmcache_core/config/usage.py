@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from lmcache_core.config.origin import Layer
+from lmcache_core.config.origin import KeyPath, Layer
 from lmcache_core.config.words import truth
 from lmcache_core.contracts.url import StoreURL
 
@@ -49,7 +49,7 @@ def read_usage(*, document: Layer, environ: Mapping[str, str], overrides: Layer)
         for name, text in environ.items()
         if name.startswith("LMCACHE_USAGE_")
     }
-    variables = {(key,): f"LMCACHE_{key.upper()}" for key in texts}
+    variables: dict[KeyPath, str] = {(key,): f"LMCACHE_{key.upper()}" for key in texts}
     layers = (overrides, Layer("env", dict(texts), variables=variables), document)
     endpoint, source = _endpoint(layers)
     return UsageOptions(

@@ -76,7 +76,7 @@ class ChunkReuseTracker:
         self._lifespan = Histogram(SECONDS_BOUNDS)
         self._gap = Histogram(SECONDS_BOUNDS)
         self._reuse_lifespan = Histogram2D(REUSE_BOUNDS, SECONDS_BOUNDS)
-        self._accesses = self._sampled = self._seen_before = self._found = self._lost = 0
+        self._accesses = self._served = self._sampled = self._seen_before = self._found = self._lost = 0
         self._retired_idle = self._retired_by_cap = self._never_reused = 0
         self._salts: dict[str, int] = {}
         self._tenants: dict[str, TenantCount] = {}
@@ -95,6 +95,7 @@ class ChunkReuseTracker:
             salt_hash: The tenant's; equal digests of two tenants are two chunks.
         """
         self._accesses += len(digests)
+        self._served += found
         low = self._low_bits
         held = [digest for digest in digests[:found] if not digest[0] & low] if found else []
         missing = [digest for digest in (digests[found:] if found else digests) if not digest[0] & low]
@@ -133,6 +134,7 @@ class ChunkReuseTracker:
         """Give all counts since the start."""
         return ReuseTotals(
             accesses=self._accesses,
+            served=self._served,
             sampled=self._sampled,
             seen_before=self._seen_before,
             found=self._found,

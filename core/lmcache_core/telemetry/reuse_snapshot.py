@@ -105,6 +105,7 @@ class ReuseSnapshot:
 def _totals(value: Mapping[str, Any]) -> ReuseTotals:
     return ReuseTotals(
         accesses=int(value["accesses"]),
+        served=int(value["served"]),
         sampled=int(value["sampled"]),
         seen_before=int(value["seen_before"]),
         found=int(value["found"]),

@@ -28,6 +28,7 @@ class ReuseTotals:
 
     Attributes:
         accesses: Accesses to chunks, sampled or not.
+        served: Of these, accesses that the cache served.
         sampled: Accesses to sampled chunks.
         seen_before: Of these, accesses to a chunk that is in the table: seen, and not retired since.
         found: Of those, accesses that the cache served.
@@ -41,6 +42,7 @@ class ReuseTotals:
     """
 
     accesses: int = 0
+    served: int = 0
     sampled: int = 0
     seen_before: int = 0
     found: int = 0
@@ -56,6 +58,7 @@ class ReuseTotals:
         """Give what came after an earlier count."""
         return ReuseTotals(
             accesses=self.accesses - earlier.accesses,
+            served=self.served - earlier.served,
             sampled=self.sampled - earlier.sampled,
             seen_before=self.seen_before - earlier.seen_before,
             found=self.found - earlier.found,

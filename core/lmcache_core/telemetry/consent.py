@@ -1,0 +1,46 @@
+"""The one gate of usage telemetry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from lmcache_core.config.usage import UsageOptions
+from lmcache_core.config.words import truth
+
+_NOT_SET = frozenset({"", "0", "false"})
+"""Values of ``DO_NOT_TRACK`` that do not switch it on; see consoledonottrack.com."""
+
+
+def is_usage_tracking_enabled(environ: Mapping[str, str] | None = None) -> bool:
+    """Tell whether the environment allows usage telemetry.
+
+    ``LMCACHE_TRACK_USAGE`` forbids it with anything but a usual spelling of yes; ``DO_NOT_TRACK``
+    with anything but nothing, ``0`` and ``false``.
+
+    Args:
+        environ: Instead of the process's own.
+    """
+    return not forbidden_by(os.environ if environ is None else environ)
+
+
+def forbidden_by(environ: Mapping[str, str]) -> str:
+    """Name the variable that forbids usage telemetry; ``""`` for none."""
+    if environ.get("DO_NOT_TRACK", "").strip().lower() not in _NOT_SET:
+        return "DO_NOT_TRACK"
+    text = environ.get("LMCACHE_TRACK_USAGE", "")
+    if text.strip() and truth(text) is not True:
+        return "LMCACHE_TRACK_USAGE"
+    return ""
+
+
+def why_off(options: UsageOptions) -> str:
+    """Say why nothing is sent; ``""`` when something is."""
+    switch = forbidden_by(options.switches)
+    if switch:
+        return f"{switch} is set to {options.switches[switch]!r}"
+    if not options.track_usage:
+        return "track_usage is not true"
+    if options.endpoint is None:
+        return "no usage_endpoint is configured, and there is no other place to send to"
+    return ""
