@@ -23,6 +23,7 @@ COMMANDS = {
     "fault": ("lmcache_core.testing.command:fault", "Harm connections on purpose, for drills."),
     "health": ("lmcache_core.cli.health:health", "Print the health verdict of a running cache."),
     "plugins": ("lmcache_core.cli.plugins:plugins", "List the plugins, or show one."),
+    "reuse": ("lmcache_core.cli.reuse:reuse", "Show how chunks are reused."),
 }
 """Built-in sub-commands: name to where it is, and its line of help. Nothing is imported for ``--help``."""
 
