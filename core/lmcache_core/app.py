@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 
@@ -75,12 +77,18 @@ class CacheManager:
         self.registry = loaded.registry
         self._values = loaded.configuration.values
         self._layout = layout
-        self._labels = {"model_name": model_name, "worker_id": str(rank), "role": "worker"}
+        self._labels = {
+            "instance_id": self._values.lmcache_instance_id or uuid.uuid4().hex[:12],
+            "model_name": model_name,
+            "worker_id": str(rank),
+            "role": "worker",
+        }
         self._world_size = world_size
         self._rank = rank
         self._model_type = model_type
         self._threads = PeriodicThreadRegistry()
         self.metrics = CacheMetrics()
+        self.metrics.instance_info.labels(**self._labels, version=version("lmcache-core")).set(1)
         self.metrics.registry.register(PeriodicThreadCollector(self._threads))
         self.bus = EventBus(self.metrics)
         self._codec = FrameCodec(layout, self._values.chunk_size)
@@ -181,7 +189,7 @@ class CacheManager:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Of this instance: ``model_name``, ``worker_id``, ``role``."""
+        """Of this instance: ``instance_id``, ``model_name``, ``worker_id``, ``role``."""
         return self._labels
 
     def settings(self, table: str) -> PluginSettings | None:

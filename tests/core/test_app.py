@@ -228,3 +228,12 @@ def test_fsync_key_reaches_the_disk_store(tmp_path: Path) -> None:
     cache = manager(local_disk=str(tmp_path / "disk"), max_local_disk_size=0.01, local_disk_fsync=True)
 
     assert cache.tiers[0]._backend._fsync is True  # type: ignore[attr-defined]
+
+
+def test_instance_is_named_in_its_metrics() -> None:
+    cache = manager(lmcache_instance_id="node-7")
+
+    (info,) = [family for family in cache.metrics.registry.collect() if family.name == "lmcache:instance_info"]
+
+    assert info.samples[0].labels["instance_id"] == "node-7"
+    assert info.samples[0].labels["model_name"] == "m"

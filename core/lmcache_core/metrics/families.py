@@ -10,6 +10,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from lmcache_core.metrics.bus import BusView, EventBusCollector
 
 
+INSTANCE_LABELS = ("instance_id", "model_name", "worker_id", "role", "version")
+
+
 class CacheMetrics:
     """All families. Safe from any thread.
 
@@ -20,6 +23,9 @@ class CacheMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.instance_info = self._gauge(
+            "instance_info", "1, with what tells this instance from others in its labels", INSTANCE_LABELS
+        )
         self._add_health()
         self._add_requests()
         self._add_storage()
@@ -55,7 +61,9 @@ class CacheMetrics:
         self.requested_tokens = self._counter("num_requested_tokens", "Tokens asked for in lookups")
         self.hit_tokens = self._counter("num_hit_tokens", "Tokens found in lookups")
         self.retrieved_tokens = self._counter("num_retrieved_tokens", "Tokens delivered by retrieves")
-        self.short_tokens = self._counter("num_short_tokens", "Tokens a retrieve was asked for and did not deliver")
+        self.short_tokens = self._counter(
+            "num_short_tokens", "Tokens that a lookup had found and a retrieve did not deliver"
+        )
         self.stored_tokens = self._counter("num_stored_tokens", "Tokens newly stored")
         self.degraded_requests = self._counter(
             "degraded_requests", "Calls answered with a no-op because the cache is unhealthy", ("operation",)
