@@ -122,6 +122,8 @@ class StorageManager:
                     yield from blocks
             if plan:
                 self.local.commit(run.digests[: len(held)], held)
+                short_chunks = max(0, plan[-1].stop - len(held))
+                self._metrics.short_tokens.inc(short_chunks * run.namespace.chunk_tokens)
         finally:
             self._arena.release(held)
 
