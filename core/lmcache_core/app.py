@@ -29,6 +29,7 @@ from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.metrics.threads import PeriodicThreadCollector
 from lmcache_core.ops.pages import Pages
+from lmcache_core.ops.probes import Probes
 from lmcache_core.ops.server import OpsServer
 from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
@@ -292,7 +293,7 @@ class CacheManager:
             return None
         port = self._values.internal_api_server_port_start
         return OpsServer(
-            Pages(self.health, self.metrics, self._threads),
+            Pages(self.health, self.metrics, self._threads, Probes(self.health, self._values.readiness)),
             host=self._values.internal_api_server_host,
             port=port + self._rank if port else 0,
         )

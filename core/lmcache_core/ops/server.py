@@ -6,10 +6,13 @@ import importlib
 import logging
 import socket
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lmcache_core.errors import ConfigError
-from lmcache_core.ops.pages import Pages, build_app
+from lmcache_core.ops.action import Action
+from lmcache_core.ops.pages import Pages
+from lmcache_core.ops.web import build_app
 
 if TYPE_CHECKING:  # the optional extra http
     import uvicorn
@@ -27,12 +30,15 @@ class OpsServer:
         pages: What to serve.
         host: Address to listen on; a loopback address unless other hosts shall read the pages.
         port: 0 for any free one.
+        actions: Requests beside the pages, which change something.
 
     Raises:
         ConfigError: The extra ``http`` is not installed; says how to install it.
     """
 
-    def __init__(self, pages: Pages, *, host: str = "127.0.0.1", port: int = 6999) -> None:
+    def __init__(
+        self, pages: Pages, *, host: str = "127.0.0.1", port: int = 6999, actions: Sequence[Action] = ()
+    ) -> None:
         try:
             for module in ("starlette", "uvicorn"):
                 importlib.import_module(module)
@@ -41,6 +47,7 @@ class OpsServer:
                 f"internal_api_server_enabled: the HTTP pages need {error.name!r}; run: {_INSTALL}, or set it to false"
             ) from error
         self._pages = pages
+        self._actions = tuple(actions)
         self._host = host
         self._port = port
         self._server: uvicorn.Server | None = None
@@ -68,7 +75,7 @@ class OpsServer:
             )
             return
         config = uvicorn.Config(
-            build_app(self._pages),
+            build_app([*self._pages.actions(), *self._actions]),
             loop="asyncio",
             http="h11",
             ws="none",

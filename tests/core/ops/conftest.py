@@ -11,7 +11,9 @@ from tests.memory_store import Rig
 
 from lmcache_core import HealthCheck
 from lmcache_core.metrics.threads import PeriodicThreadCollector
+from lmcache_core.ops.action import Action
 from lmcache_core.ops.pages import Pages
+from lmcache_core.ops.probes import Probes, Readiness
 from lmcache_core.ops.server import OpsServer
 
 
@@ -31,13 +33,24 @@ class Answer:
 class Site:
     """Pages of a real monitor on a real port."""
 
-    def __init__(self, *checks: HealthCheck, host: str = "127.0.0.1", port: int = 0, **how: object) -> None:
+    def __init__(
+        self,
+        *checks: HealthCheck,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        readiness: Readiness = "started",
+        actions: Callable[[Watchtower], list[Action]] = lambda _tower: [],
+        **how: object,
+    ) -> None:
         self.tower = Watchtower(Rig(), list(checks), **how)
         self.tower.metrics.registry.register(PeriodicThreadCollector(self.tower.threads))
-        self.server = OpsServer(Pages(self.tower.monitor, self.tower.metrics, self.tower.threads), host=host, port=port)
+        pages = Pages(
+            self.tower.monitor, self.tower.metrics, self.tower.threads, Probes(self.tower.monitor, readiness)
+        )
+        self.server = OpsServer(pages, host=host, port=port, actions=actions(self.tower))
 
-    def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
-        request = urllib.request.Request(f"{self.server.address}{path}", method=method, headers=headers)
+    def get(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Answer:
+        request = urllib.request.Request(f"{self.server.address}{path}", body, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=5) as response:
                 return Answer(response.status, response.read().decode(), dict(response.headers))

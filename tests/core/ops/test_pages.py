@@ -16,47 +16,6 @@ PROMETHEUS = (
 )
 
 
-def test_livez_is_200_even_before_the_start_and_with_everything_down(site: MakeSite) -> None:
-    one = site(SteeredCheck(run=lambda: False))
-    before = one.get("/livez")
-    one.tower.start()
-    after = one.get("/livez")
-
-    assert [(answer.status, answer.text) for answer in (before, after)] == [(200, "ok\n")] * 2
-
-
-def test_readyz_is_503_before_the_first_round(site: MakeSite) -> None:
-    answer = site(SteeredCheck()).get("/readyz")
-
-    assert (answer.status, answer.json) == (
-        503,
-        {"ready": False, "healthy": False, "state": "unknown", "reason": "the health monitor has not started"},
-    )
-
-
-def test_readyz_is_200_after_it_even_when_everything_is_recomputed(site: MakeSite) -> None:
-    one = site(SteeredCheck(run=lambda: False))
-    one.tower.start()
-    answer = one.get("/readyz")
-
-    assert (answer.status, answer.json) == (
-        200,
-        {
-            "ready": True,
-            "healthy": False,
-            "state": "down",
-            "reason": "check 'steered' fails: check() returned False; policy recompute",
-        },
-    )
-
-
-def test_readyz_is_200_after_a_failed_initialisation(site: MakeSite) -> None:
-    one = site(init_failed_reason="MemoryError: no room")
-    one.tower.monitor.start()
-
-    assert one.get("/readyz").status == 200
-
-
 def test_health_is_200_and_tells_everything_when_healthy(site: MakeSite) -> None:
     one = site(SteeredCheck(interval=3600.0))
     one.tower.start()
@@ -150,7 +109,15 @@ def test_periodic_threads_shows_the_monitor(site: MakeSite) -> None:
 
 
 def test_the_root_names_the_pages(site: MakeSite) -> None:
-    assert site().get("/").text.split() == ["/", "/livez", "/readyz", "/health", "/metrics", "/periodic-threads"]
+    assert site().get("/").text.split() == [
+        "/",
+        "/livez",
+        "/readyz",
+        "/startupz",
+        "/health",
+        "/metrics",
+        "/periodic-threads",
+    ]
 
 
 def test_an_unknown_page_is_404(site: MakeSite) -> None:
