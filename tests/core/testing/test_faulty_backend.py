@@ -26,6 +26,7 @@ from lmcache_core.testing.storage import make_frame, make_key, soon
 from lmcache_plugins.file.backend import FileBackend
 
 FRAME = make_frame(0, 5000)
+CALLS = (Call.CONTAINS, Call.LOAD, Call.STORE, Call.DELETE, Call.PING)
 
 
 class TestWithoutFaults(StorageBackendContract):
@@ -65,10 +66,10 @@ def run(store: FaultyBackend, call: Call) -> None:
         store.ping(deadline=soon())
 
 
-@pytest.mark.parametrize("call", list(Call))
+@pytest.mark.parametrize("call", CALLS)
 def test_an_error_is_raised_by_its_calls_and_no_others(store: FaultyBackend, call: Call) -> None:
     store.faults.apply(CallError(calls=call))
-    for other in Call:
+    for other in CALLS:
         if other is call:
             with pytest.raises(BackendError) as caught:
                 run(store, other)
