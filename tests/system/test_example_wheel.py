@@ -123,6 +123,25 @@ def test_table_without_the_plugin_says_why(environment: Environment) -> None:
     assert "disabled by name" in checked.stderr
 
 
+HEALTH_PAGE = """
+import urllib.request
+from lmcache_core import CacheManager, KVLayout
+
+layout = KVLayout(num_layers=1, num_kv_heads=1, head_size=1, dtype="float32")
+overrides = {"max_local_cpu_size": 0.01, "internal_api_server_enabled": True, "internal_api_server_port_start": 0}
+with CacheManager.from_config(overrides=overrides, environ={}, layout=layout, model_name="m") as cache:
+    print(urllib.request.urlopen(cache.http.address + "/health").read().decode())
+"""
+
+
+def test_health_page_has_the_check(environment: Environment, tmp_path: Path) -> None:
+    shown = run([str(environment.python), "-c", HEALTH_PAGE], tmp_path)
+
+    assert shown.returncode == 0, shown.stderr
+    database = next(one for one in json.loads(shown.stdout)["checks"] if one["plugin"] == "database")
+    assert (database["state"], database["policy"]) == ("up", "recompute")
+
+
 def test_its_own_tests_pass_against_the_installed_wheel(environment: Environment, tmp_path: Path) -> None:
     tests = shutil.copytree(EXAMPLE / "tests", tmp_path / "tests")
     options = ["-q", "-W", "error", "-p", "no:cacheprovider"]
