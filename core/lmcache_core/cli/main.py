@@ -24,6 +24,7 @@ COMMANDS = {
     "health": ("lmcache_core.cli.health:health", "Print the health verdict of a running cache."),
     "plugins": ("lmcache_core.cli.plugins:plugins", "List the plugins, or show one."),
     "reuse": ("lmcache_core.cli.reuse:reuse", "Show how chunks are reused."),
+    "usage": ("lmcache_core.cli.usage:usage", "Show what usage telemetry would send."),
 }
 """Built-in sub-commands: name to where it is, and its line of help. Nothing is imported for ``--help``."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lmcache_core.registry.declare import Declarations
 from lmcache_core.registry.discover import Found
 
-CORE_COMMANDS = frozenset({"config", "doctor", "fault", "health", "plugins"})
+CORE_COMMANDS = frozenset({"config", "doctor", "fault", "health", "plugins", "reuse", "usage"})
 """Built-in sub-commands of ``lmcachectl``."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,7 @@ _PROVIDERS = (
     ("tencent", "tencent"),
 )
 _UNKNOWN = "unknown"
+_RELEASE = re.compile(r"[0-9.]*")
 
 
 def describe_machine(environ: Mapping[str, str], root: Path = Path("/")) -> EnvMessage:
@@ -39,7 +41,7 @@ def describe_machine(environ: Mapping[str, str], root: Path = Path("/")) -> EnvM
         cpu_family_model_stepping=",".join(cpu.get(key, "") for key in ("cpu family", "model", "stepping")),
         total_memory=_kib(_fields(root / "proc/meminfo").get("MemTotal", "")) * 1024,
         architecture=f"{platform.machine()},{platform.architecture()[0]}",
-        platforms=f"{platform.system()}-{platform.release()}",
+        platforms=f"{platform.system()}-{_numbers_of(platform.release())}",
         gpu_count=len(gpus),
         gpu_type=_fields(gpus[0]).get("Model", _UNKNOWN) if gpus else "",
         gpu_memory_per_device=0,
@@ -67,6 +69,12 @@ def _fields(path: Path) -> dict[str, str]:
         if colon:
             found.setdefault(name.strip(), value.strip())
     return found
+
+
+def _numbers_of(release: str) -> str:
+    """Keep the numbers that a release begins with; what a builder added may name him."""
+    found = _RELEASE.match(release)
+    return found[0] if found is not None else ""
 
 
 def _kib(text: str) -> int:

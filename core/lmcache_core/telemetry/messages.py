@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lmcache_core.contracts.message import ContinuousContextMessage, UsageMessage
+from lmcache_core.contracts.message import UsageMessage
 
 SCHEMA_VERSION = 1
 
@@ -25,7 +25,7 @@ class EnvMessage(UsageMessage):
         cpu_family_model_stepping: The three numbers, joined by commas.
         total_memory: Bytes of memory.
         architecture: Machine and word size, joined by a comma.
-        platforms: System and release of its kernel.
+        platforms: System and the numbers of its release.
         gpu_count: GPUs.
         gpu_type: Model name of the first GPU.
         gpu_memory_per_device: Bytes of the first GPU's memory; 0 when not known.
@@ -269,7 +269,7 @@ class L2UsageMessage(UsageMessage):
     Hits are of leading chunks: what stands behind a chunk that is missing does not count.
 
     Attributes:
-        interval_l2_lookup_keys: Chunks the stores were asked for.
+        interval_l2_lookup_keys: Chunks of lookups that CPU memory did not have; what the next two are measured against.
         interval_l2_loaded_keys: Chunks loaded.
         interval_l2_load_failed_keys: Chunks whose load was begun and gave nothing.
         interval_l2_prefetch_failures_l1_oom: Loads given up for want of memory.
@@ -350,20 +350,3 @@ class ReusePatternMessage(UsageMessage):
     reuse_lifespan_histogram: dict[str, int]
     sequence_number: int = 0
     uptime_seconds: float = 0.0
-
-
-CORE_MESSAGES: tuple[type[UsageMessage], ...] = (
-    EnvMessage,
-    EngineMessage,
-    MetadataMessage,
-    MPServerMessage,
-    MPInstanceMessage,
-    ContinuousContextMessage,
-    ModelUsageMessage,
-    L1UsageMessage,
-    L2ConnectorUsageMessage,
-    L2UsageMessage,
-    CacheLifespanMessage,
-    ReusePatternMessage,
-)
-"""In the order of the reference page."""

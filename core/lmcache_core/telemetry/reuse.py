@@ -95,10 +95,16 @@ class ChunkReuseTracker:
             salt_hash: The tenant's; equal digests of two tenants are two chunks.
         """
         self._accesses += len(digests)
-        self._served += found
         low = self._low_bits
-        held = [digest for digest in digests[:found] if not digest[0] & low] if found else []
-        missing = [digest for digest in (digests[found:] if found else digests) if not digest[0] & low]
+        if found:
+            self._served += found
+        for digest in digests:  # most short lookups end here; no list is built for them
+            if not digest[0] & low:
+                break
+        else:
+            return
+        held = [digest for digest in digests[:found] if not digest[0] & low]
+        missing = [digest for digest in digests[found:] if not digest[0] & low]
         if self._exact:
             held, missing = self._sample(held), self._sample(missing)
         if held or missing:

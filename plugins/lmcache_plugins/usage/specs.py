@@ -20,6 +20,7 @@ from lmcache_core import (
     ModelUsageMessage,
     MPInstanceMessage,
     MPServerMessage,
+    ReusePatternMessage,
     TelemetryContext,
     UsageMessage,
 )
@@ -36,8 +37,10 @@ MESSAGES: tuple[type[UsageMessage], ...] = (
     L2ConnectorUsageMessage,
     L2UsageMessage,
     CacheLifespanMessage,
+    ReusePatternMessage,
 )
-"""What this plugin declares; L1UsageMessage is read, not counted, and the first five are sent once."""
+"""What this plugin declares. The first five are sent once; L1UsageMessage is read, not counted; the last is made
+by plugin ``reuse``."""
 
 LIFESPAN_MINUTES = (0, 1, 5, 10, 20, 40, 60, 80, 100, 250, 500, 750, 1000, 2500, 5000)
 """Upper bounds, LMCache's; the last is about three and a half days."""
@@ -51,7 +54,7 @@ def default_metric_specs(context: TelemetryContext) -> Iterator[MetricSpec]:
     yield from _continuous()
     yield from _by_model()
     yield from _by_store()
-    yield from _of_stores()
+    yield from _of_stores(context.chunk_tokens)
     if context.deployment_mode == "single_process":
         yield MetricSpec(
             EventType.L1_KEYS_EVICTED,
@@ -108,9 +111,9 @@ def _by_store() -> Iterator[MetricSpec]:
         yield MetricSpec(kind, field, _value_of(key), sum, L2ConnectorUsageMessage)
 
 
-def _of_stores() -> Iterator[MetricSpec]:
+def _of_stores(chunk_tokens: int) -> Iterator[MetricSpec]:
     done, failed = EventType.L2_LOAD_TASK_COMPLETED, EventType.L2_PREFETCH_FAILED
-    yield MetricSpec(_LOOKUP, "interval_l2_lookup_keys", _value_of("l2_lookup_keys"), sum, L2UsageMessage)
+    yield MetricSpec(_LOOKUP, "interval_l2_lookup_keys", _beyond_memory(chunk_tokens), sum, L2UsageMessage)
     yield MetricSpec(done, "interval_l2_loaded_keys", _value_of("succeeded_count"), sum, L2UsageMessage)
     yield MetricSpec(done, "interval_l2_load_failed_keys", _unloaded, sum, L2UsageMessage)
     for reason in _FAILURES:
@@ -124,6 +127,14 @@ def _value_of(key: str) -> Callable[[Event], int | float]:
     def extract(event: Event) -> int | float:
         value: int | float = event.metadata[key]
         return value
+
+    return extract
+
+
+def _beyond_memory(chunk_tokens: int) -> Callable[[Event], int]:
+    def extract(event: Event) -> int:
+        keys: int = event.metadata["requested_tokens"] // chunk_tokens - event.metadata["l1_hit_keys"]
+        return keys
 
     return extract
 
