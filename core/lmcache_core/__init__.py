@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from lmcache_core.contracts.message import UsageMessage as UsageMessage
     from lmcache_core.contracts.metric import MetricSpec as MetricSpec
     from lmcache_core.contracts.metric import TelemetryContext as TelemetryContext
+    from lmcache_core.contracts.push import PushedReport as PushedReport
+    from lmcache_core.contracts.push import PushHealthCheck as PushHealthCheck
+    from lmcache_core.contracts.report import BackendReport as BackendReport
     from lmcache_core.contracts.report import CheckReport as CheckReport
     from lmcache_core.contracts.report import HealthReport as HealthReport
     from lmcache_core.contracts.settings import PluginSettings as PluginSettings
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from lmcache_core.errors import IrrecoverableException as IrrecoverableException
     from lmcache_core.errors import LayoutError as LayoutError
     from lmcache_core.errors import LMCacheError as LMCacheError
+    from lmcache_core.errors import OverrideError as OverrideError
     from lmcache_core.errors import PluginError as PluginError
     from lmcache_core.errors import PluginUnavailableError as PluginUnavailableError
     from lmcache_core.hookspecs import hookimpl as hookimpl
@@ -73,6 +77,7 @@ _HOME = {
     "BackendError": "errors",
     "BackendFullError": "errors",
     "BackendTimeoutError": "errors",
+    "BackendReport": "contracts.report",
     "BackendUsage": "contracts.storage",
     "CacheLifespanMessage": "telemetry.messages",
     "CacheManager": "app",
@@ -110,6 +115,7 @@ _HOME = {
     "MetadataMessage": "telemetry.messages",
     "MetricSpec": "contracts.metric",
     "ModelUsageMessage": "telemetry.messages",
+    "OverrideError": "errors",
     "PluginError": "errors",
     "PluginSettings": "contracts.settings",
     "PluginUnavailableError": "errors",
@@ -117,6 +123,8 @@ _HOME = {
     "ReuseReports": "telemetry.reuse_reports",
     "ReuseSnapshot": "telemetry.reuse_snapshot",
     "ReuseTotals": "telemetry.reuse_totals",
+    "PushHealthCheck": "contracts.push",
+    "PushedReport": "contracts.push",
     "StorageBackend": "contracts.storage",
     "StorageBackendSpec": "contracts.storage",
     "StorageControl": "contracts.control",

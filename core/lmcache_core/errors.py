@@ -6,6 +6,7 @@ LMCacheError
 ├── PluginError               the plugin's: did not load, or declared something wrong; exit code 3
 │   └── PluginUnavailableError    its extra is not installed; carries the pip line that mends it
 ├── LayoutError               a KV layout that cannot be cached correctly, refused at registration
+├── OverrideError             an operator asked for an override that cannot be; exit code 2
 ├── BackendError              a store could not be asked, or refused; moves the health
 │   ├── BackendTimeoutError       no answer before the deadline
 │   └── BackendFullError          no room (disk full, Redis out of memory): writes only
@@ -74,6 +75,21 @@ class LayoutError(LMCacheError, ValueError):
     """A KV layout or a tensor that cannot be cached correctly; nothing was stored."""
 
     exit_code = 2
+
+
+class OverrideError(LMCacheError):
+    """An operator asked for an override that cannot be, or to end one that is not there.
+
+    Args:
+        sentence: What is wrong and what is due.
+        missing: The backend or the override is not there.
+    """
+
+    exit_code = 2
+
+    def __init__(self, sentence: str, *, missing: bool = False) -> None:
+        super().__init__(sentence)
+        self.missing = missing
 
 
 class BackendError(LMCacheError):

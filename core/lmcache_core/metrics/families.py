@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from lmcache_core.metrics.bus import BusView, EventBusCollector
 
-
 INSTANCE_LABELS = ("instance_id", "model_name", "worker_id", "role", "version")
 
 
@@ -54,6 +53,15 @@ class CacheMetrics:
         self.breaker_opened = self._counter("breaker_opened", "Times the circuit breaker opened", backend)
         self.check_healthy = self._gauge("check_healthy", "1 while a health check passes", ("check",))
         self.check_errors = self._counter("check_errors", "Runs of a health check that raised", ("check",))
+        self.health_transitions = self._counter(
+            "health_transitions",
+            "Changes of the system, a check, a backend, a breaker or an override",
+            ("kind", "name", "state"),
+        )
+        self.overrides = self._gauge("overrides", "Operators' overrides in force", backend)
+        self.health_file_errors = self._counter(
+            "health_file_errors", "Reads and lines that a state, audit or history file did not take"
+        )
         self.plugin_load_failed = self._gauge("plugin_load_failed", "1 for a plugin that did not load", ("plugin",))
         self.hook_errors = self._counter("hook_errors", "Exceptions of a plugin that was told something", ("plugin",))
 

@@ -165,6 +165,11 @@ class CircuitBreaker:
         self._tell(changed)
 
     @property
+    def terms(self) -> BreakerTerms:
+        """When it opens and how it comes back."""
+        return self._terms
+
+    @property
     def is_open(self) -> bool:
         """Whether `admit` would refuse right now."""
         return self._state is BreakerState.OPEN and self._clock() < self._trial_at_s

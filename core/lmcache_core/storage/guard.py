@@ -20,6 +20,7 @@ from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.breaker import BreakerReport, BreakerState, BreakerTerms, CircuitBreaker, Outcome, Permit
 from lmcache_core.storage.bypass import Bypass
 from lmcache_core.storage.cleared import Cleared
+from lmcache_core.storage.evidence import Evidence
 from lmcache_core.workers import WorkerPool
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class GuardedTier:
     Attributes:
         bypass: Who holds the store out.
         breaker: Whether its failures do.
+        evidence: The last ping and the last failure.
 
     Args:
         backend: The store.
@@ -113,6 +115,8 @@ class GuardedTier:
         bypass_gauge = metrics.backend_bypassed.labels(setup.name)
         bypass_gauge.set(0)
         self.bypass = Bypass(bypass_gauge.set)
+        self.evidence = Evidence(clock)
+        self._breaker_listener: Callable[[str, BreakerReport], None] = lambda _name, _report: None
         self.breaker = CircuitBreaker(setup.breaker, self._breaker_changed, clock)
         metrics.breaker_state.labels(setup.name).set(0)
 
@@ -126,6 +130,10 @@ class GuardedTier:
     def is_open(self) -> bool:
         """Whether reads would be refused right now, without asking."""
         return self.bypass.reads or self.breaker.is_open
+
+    def listen_to_breaker(self, listener: Callable[[str, BreakerReport], None]) -> None:
+        """Tell one listener each change of the breaker, on the thread whose call changed it; it must not block."""
+        self._breaker_listener = listener
 
     # -- live traffic ---------------------------------------------------------
 
@@ -302,6 +310,7 @@ class GuardedTier:
             )
         elif report.state is BreakerState.CLOSED:
             log.info("%s (%s): back in full use", self.name, self.url)
+        self._breaker_listener(self.name, report)
 
     def _load_failed(self, permit: Permit, error: BackendError) -> None:
         self.breaker.report(permit, _outcome_of(error))
@@ -323,6 +332,7 @@ class GuardedTier:
         return "timeout" if isinstance(error, BackendTimeoutError) else "error"
 
     def _warn(self, what: str, error: BackendError) -> None:
+        self.evidence.failed(what, str(error))
         now = time.monotonic()
         with self._lock:
             due, self._warn_after = now >= self._warn_after, max(self._warn_after, now)
@@ -336,6 +346,7 @@ class GuardedTier:
         self._metrics.remote_ping_latency.labels(self.name).set(latency_ms)
         self._metrics.remote_ping_error_code.labels(self.name).set(code)
         self._seen_down = self._seen_down or code != PING_SUCCESS_CODE
+        self.evidence.pinged(code, latency_ms)
         counter = self._metrics.remote_ping_errors if code else self._metrics.remote_ping_successes
         counter.labels(self.name).inc()
         return latency_ms

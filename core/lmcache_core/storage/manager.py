@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.contracts.key import ChunkKey, KeyNamespace
+from lmcache_core.contracts.report import BackendReport
 from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import Block
 from lmcache_core.memory.lease import Lease, PromiseTable
@@ -16,6 +17,7 @@ from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage import local_cpu
 from lmcache_core.storage.bypass import Hold
 from lmcache_core.storage.cleared import Cleared
+from lmcache_core.storage.describe import describe_tier
 from lmcache_core.storage.fetch import Fetcher, TierRun
 from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
@@ -220,19 +222,36 @@ class StorageManager:
         self, name: str, bypassed: bool, *, owner: str, reason: str = "", reads: bool = True, writes: bool = True
     ) -> None:
         """Hold a backend out of live traffic, or end this owner's hold; see `StorageControl`."""
-        for tier in self.tiers:
-            if tier.name == name:
-                if bypassed:
-                    tier.bypass.hold(owner, Hold(reason, reads=reads, writes=writes))
-                else:
-                    tier.bypass.release(owner)
-                return
-        known = ", ".join(tier.name for tier in self.tiers) or "none"
-        raise KeyError(f"no backend {name!r} can be bypassed; known: {known}")
+        bypass = self.tiers[self._place_of(name)].bypass
+        if bypassed:
+            bypass.hold(owner, Hold(reason, reads=reads, writes=writes))
+        else:
+            bypass.release(owner)
+
+    def refuse_new_writes(self, name: str, *, owner: str, reason: str) -> None:
+        """Queue no new chunk for a backend while this owner holds it; write those that wait. Raises KeyError."""
+        hold = Hold(reason, reads=False, writes=False, draining=True)
+        self.tiers[self._place_of(name)].bypass.hold(owner, hold)
+
+    def flush_backend(self, name: str, timeout_s: float) -> bool:
+        """Wait for the write-behind of one tier; False when it takes too long. Raises KeyError."""
+        return self._writers[self._place_of(name)].flush(timeout_s)
+
+    def _place_of(self, name: str) -> int:
+        names = [tier.name for tier in self.tiers]
+        if name not in names:
+            raise KeyError(f"no backend {name!r} can be bypassed; known: {', '.join(names) or 'none'}")
+        return names.index(name)
 
     def bypassed(self) -> dict[str, tuple[str, ...]]:
         """Backends left out, with the owners that hold them."""
         return {tier.name: tuple(sorted(holds)) for tier in self.tiers if (holds := tier.bypass.holds())}
+
+    def describe(self) -> tuple[BackendReport, ...]:
+        """Describe the tiers behind tier 0, in order; asks none of them."""
+        return tuple(
+            describe_tier(tier, writer.waiting_chunks) for tier, writer in zip(self.tiers, self._writers, strict=True)
+        )
 
     def hold_hot_cache(self, *, owner: str) -> None:
         """Make tier 0 keep chunks while this owner holds it."""

@@ -60,7 +60,7 @@ class WriteBehind:
 
     def offer(self, key: ChunkKey, block: Block, lease: Lease) -> bool:
         """Queue a chunk; its lease is released when it is written, lost, or not accepted."""
-        if self._tier.bypass.writes:
+        if self._tier.bypass.offers:
             reason = "bypassed"
         elif self._tier.breaker.is_open:
             reason = "breaker_open"
@@ -75,6 +75,11 @@ class WriteBehind:
             lease.release()
             self._lose(1, reason)
         return not reason
+
+    @property
+    def waiting_chunks(self) -> int:
+        """Chunks not written yet."""
+        return len(self._waiting) + self._writing
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything offered so far has been written or lost; False when that takes too long."""
