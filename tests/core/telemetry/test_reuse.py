@@ -1,6 +1,7 @@
 """The tracker: its sample, its table, its counts."""
 
 import math
+from hashlib import sha256
 
 import pytest
 
@@ -14,7 +15,7 @@ DAY_S = 86_400.0
 
 def digest(number: int) -> bytes:
     """A digest that is in the sample at every rate that divides 2 ** 20."""
-    return (number << 20).to_bytes(8, "little") + number.to_bytes(24, "big")
+    return (number << 20).to_bytes(8, "little") + sha256(number.to_bytes(8, "little")).digest()[8:]
 
 
 def tracker(**options: float) -> ChunkReuseTracker:
