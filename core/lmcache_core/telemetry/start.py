@@ -126,7 +126,7 @@ class Telemetry:
     def _start(self, endpoint: StoreURL) -> None:
         began_s, began = time.monotonic(), time.time()
         outbox = Outbox(
-            _import_sender(endpoint),
+            _LateSender(endpoint),
             self._identity,
             self._losses,
             on_result=lambda result: write_last(state_folder(self._environ), result, str(endpoint)),
@@ -170,6 +170,20 @@ class Telemetry:
         )
 
 
-def _import_sender(endpoint: StoreURL) -> Sender:
-    module = importlib.import_module(_SENDER_MODULE)
-    return cast("Sender", module.UsageMessageSender(endpoint))
+class _LateSender:
+    """Imports the client when the first message is sent, on telemetry's thread.
+
+    Args:
+        endpoint: The collector.
+    """
+
+    def __init__(self, endpoint: StoreURL) -> None:
+        self._endpoint = endpoint
+        self._sender: Sender | None = None
+
+    def send(self, path: str, body: bytes, *, timeout_s: float | None = None) -> str:
+        """Post one message; see `Sender`."""
+        if self._sender is None:
+            module = importlib.import_module(_SENDER_MODULE)
+            self._sender = cast("Sender", module.UsageMessageSender(self._endpoint))
+        return self._sender.send(path, body, timeout_s=timeout_s)
