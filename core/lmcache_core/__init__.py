@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from lmcache_core.version import __version__
+
 if TYPE_CHECKING:
     from lmcache_core.app import CacheManager as CacheManager
     from lmcache_core.contracts.command import CommandSpec as CommandSpec
@@ -137,8 +139,6 @@ _HOME = {
 }
 
 __all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605 - made from the one list above
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:

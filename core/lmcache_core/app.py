@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 
 from lmcache_core.adapters.tensors import TensorAdapter
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.config.model import CoreConfig, ExtraConfig
+from lmcache_core.contracts.control import LocalUsage, ThreadReport, WriteBehindUsage
 from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.contracts.health import HealthCheck
 from lmcache_core.contracts.key import KeyNamespace
@@ -28,8 +28,12 @@ from lmcache_core.loading import Loaded, load
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.metrics.threads import PeriodicThreadCollector
+from lmcache_core.ops.access import AccessToken
+from lmcache_core.ops.override_desk import OverrideDesk
+from lmcache_core.ops.oversight import Oversight
 from lmcache_core.ops.pages import Pages
 from lmcache_core.ops.probes import Probes
+from lmcache_core.ops.push import PushDesk
 from lmcache_core.ops.server import OpsServer
 from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
@@ -37,6 +41,7 @@ from lmcache_core.storage.manager import StorageManager
 from lmcache_core.storage.sweeper import LeaseSweeper
 from lmcache_core.threads import PeriodicThreadRegistry
 from lmcache_core.tiers import build_tiers
+from lmcache_core.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +61,8 @@ class CacheManager:
     Attributes:
         engine: What an inference engine calls.
         health: The monitor: `health.report()`.
+        overrides: Operators' orders to leave a store out: `overrides.add(...)`.
+        oversight: Overrides and history: `oversight.history.latest()`.
         storage: The tiers.
         metrics: Prometheus families, `metrics.registry`.
         bus: Events.
@@ -89,7 +96,7 @@ class CacheManager:
         self._model_type = model_type
         self._threads = PeriodicThreadRegistry()
         self.metrics = CacheMetrics()
-        self.metrics.instance_info.labels(**self._labels, version=version("lmcache-core")).set(1)
+        self.metrics.instance_info.labels(**self._labels, version=__version__).set(1)
         self.metrics.registry.register(PeriodicThreadCollector(self._threads))
         self.bus = EventBus(self.metrics)
         self._codec = FrameCodec(layout, self._values.chunk_size)
@@ -97,6 +104,14 @@ class CacheManager:
         self.init_failed_reason = ""
         self._plugins_failed = dict(loaded.registry.failed())
         self.storage = self._build_storage(loaded)
+        self.oversight = Oversight(
+            self._values,
+            storage=self.storage,
+            metrics=self.metrics,
+            threads=self._threads,
+            rank=rank if world_size > 1 else None,
+        )
+        self.overrides = self.oversight.overrides
         self.health = self._build_monitor()
         self.is_healthy = self.health.is_healthy
         self.engine = self._build_engine()
@@ -151,9 +166,11 @@ class CacheManager:
         self._subscribe()
         self._journal.registered(self._namespace(""), self._layout, self._model_type)
         self._sweeper.start()
+        self.oversight.start(self._wake_monitor)
         self.health.start()
         if self.http is not None:
             self.http.start()
+            self.oversight.publish_token(self.http.address)
         options = self._values.extra_config
         if not self.health.wait_first_round(options.ping_timeout + _FIRST_ROUND_SLACK_S):
             log.warning("the first round of health checks is still running; the cache serves when it has passed")
@@ -162,6 +179,7 @@ class CacheManager:
         """Refuse new calls, write what waits to be written for at most ten seconds, let go of everything."""
         self.health.stop()
         self._sweeper.stop()
+        self.oversight.stop()
         self.storage.close(_DRAIN_S)
         self.bus.stop()
         if self.http is not None:
@@ -192,6 +210,18 @@ class CacheManager:
     def labels(self) -> Mapping[str, str]:
         """Of this instance: ``instance_id``, ``model_name``, ``worker_id``, ``role``."""
         return self._labels
+
+    def local_usage(self) -> LocalUsage:
+        """Tell how tier 0 fares."""
+        return self.storage.local_usage()
+
+    def write_behind(self) -> Sequence[WriteBehindUsage]:
+        """Tell how the queue in front of each store fares."""
+        return self.storage.write_behind()
+
+    def threads(self) -> Sequence[ThreadReport]:
+        """Tell how the background threads fare."""
+        return [*self._threads.reports(), *self.bus.threads()]
 
     def settings(self, table: str) -> PluginSettings | None:
         """Give a plugin's validated table; None where the configuration has none."""
@@ -249,6 +279,8 @@ class CacheManager:
             init_failed_reason=self.init_failed_reason,
             plugins_failed=self._plugins_failed,
             bypassed=self.storage.bypassed,
+            backends=self.oversight.backends,
+            tables=self._values.extra_config.checks,
         )
 
     def _build_checks(self) -> list[tuple[str, str, HealthCheck]]:
@@ -292,10 +324,13 @@ class CacheManager:
         if not self._values.internal_api_server_enabled:
             return None
         port = self._values.internal_api_server_port_start
+        access = AccessToken(self.oversight.token.token)
+        probes = Probes(self.health, self._values.readiness)
         return OpsServer(
-            Pages(self.health, self.metrics, self._threads, Probes(self.health, self._values.readiness)),
+            Pages(self.health, self.metrics, self._threads, probes, self.oversight.history),
             host=self._values.internal_api_server_host,
             port=port + self._rank if port else 0,
+            actions=[*PushDesk(self.health, access).actions(), *OverrideDesk(self.overrides, access).actions()],
         )
 
     def _subscribe(self) -> None:
@@ -310,6 +345,7 @@ class CacheManager:
         self.health.wake()  # built after the tiers, before their first call
 
     def _tell_plugins(self, report: HealthReport) -> None:
+        self.oversight.history.observe(report)
         self.registry.health_changed(report, on_hook_error=self._count_hook_error)
 
     def _count_hook_error(self, plugin: str) -> None:

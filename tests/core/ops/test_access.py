@@ -22,8 +22,7 @@ def test_the_token_opens(authorization: str) -> None:
 def test_without_a_token_it_is_401_and_says_what_to_send(authorization: str | None) -> None:
     assert said(TOKEN, authorization) == (
         401,
-        "a token is needed: send 'Authorization: Bearer <token>' with internal_api_server_token, or what its "
-        "token file holds",
+        "a token is needed: send 'Authorization: Bearer <token>' with internal_api_server_token, or what its token file holds",
     )
 
 
@@ -39,8 +38,7 @@ def test_a_wrong_token_is_401_and_never_shown(sent: str) -> None:
 def test_where_there_is_none_nothing_opens(authorization: str | None) -> None:
     assert said("", authorization) == (
         403,
-        "nothing can be changed over HTTP, as no token is configured; set internal_api_server_token (or "
-        "LMCACHE_INTERNAL_API_SERVER_TOKEN) and send it as 'Authorization: Bearer <token>'",
+        "nothing can be changed over HTTP, as no token is configured; set internal_api_server_token (or LMCACHE_INTERNAL_API_SERVER_TOKEN) and send it as 'Authorization: Bearer <token>'",
     )
 
 

@@ -1,0 +1,1 @@
+"""Built-in plugin ``push``: health checks whose evidence comes from outside."""
