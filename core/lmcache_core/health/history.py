@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lmcache_core.contracts.report import BackendReport, BreakerSummary, CheckReport, HealthReport
+from lmcache_core.contracts.health import HealthState
+from lmcache_core.contracts.report import BackendReport, CheckReport, HealthReport, HoldReport
 from lmcache_core.health.line_file import LineFile, wall_time
 from lmcache_core.metrics.families import CacheMetrics
 
 _LIMIT = 1000
+
+_AT_START = frozenset({HealthState.UNKNOWN.value, "in use"})
+"""Where everything starts, which is no change."""
 
 SYSTEM, CHECK, BACKEND, BREAKER, OVERRIDE = "system", "check", "backend", "breaker", "override"
 
@@ -72,6 +76,7 @@ class History:
         self._lock = threading.Lock()
         self._kept: deque[Transition] = deque(maxlen=limit)
         self._number = 0
+        self._born_s = wall_clock()
         self._seen: dict[tuple[str, str], tuple[str, float]] = {}
 
     def observe(self, report: HealthReport) -> None:
@@ -83,9 +88,11 @@ class History:
             state, reason = traffic_of(backend)
             self._note(BACKEND, backend.name, state, reason)
 
-    def breaker_changed(self, name: str, breaker: BreakerSummary) -> None:
-        """Note a change of a breaker, on the thread whose call changed it."""
-        self._note(BREAKER, name, breaker.state, "" if breaker.state == "closed" else breaker.reason)
+    def breaker_changed(self, name: str, *, state: str, reason: str) -> None:
+        """Note a change of a backend's breaker, on the thread whose call changed it."""
+        with self._lock:
+            self._seen.setdefault((BREAKER, name), ("closed", self._born_s))
+        self._note(BREAKER, name, state.replace("_", "-"), "" if state == "closed" else reason)
 
     def add(self, kind: str, name: str, *, before: str, after: str, reason: str) -> None:
         """Note something that has no state before it could be compared with, such as an override."""
@@ -113,6 +120,9 @@ class History:
         with self._lock:
             before, since_s = self._seen.get((kind, name), ("", 0.0))
             if before == state:
+                return
+            if not before and state in _AT_START:
+                self._seen[kind, name] = (state, self._wall_clock())
                 return
             since = since_s if before else None
             now_s = self._append((kind, name), before=before, after=state, reason=reason, since_s=since)
@@ -151,8 +161,12 @@ def traffic_of(backend: BackendReport) -> tuple[str, str]:
     reads = any(hold.reads for hold in backend.holds)
     writes = any(hold.writes or hold.draining for hold in backend.holds)
     word = _TRAFFIC[reads, writes]
-    who = "; ".join(f"{hold.owner}: {hold.reason}" if hold.reason else hold.owner for hold in backend.holds)
-    return word, who
+    return word, "; ".join(describe_hold(hold) for hold in backend.holds)
+
+
+def describe_hold(hold: HoldReport) -> str:
+    """Say who holds a backend out and why; a check's hold has the check's name, which says it all."""
+    return f"{hold.owner}: {hold.reason}" if hold.reason and not hold.owner.startswith("check:") else hold.owner
 
 
 _TRAFFIC: Mapping[tuple[bool, bool], str] = {

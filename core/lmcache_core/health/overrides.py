@@ -200,6 +200,11 @@ class Overrides:
         )
 
     @property
+    def none_left(self) -> bool:
+        """Whether overrides leave every store behind tier 0 out of reads."""
+        return set(self._storage.backend_names()[1:]) <= {one.backend for one in self.active() if one.reads}
+
+    @property
     def persistent(self) -> bool:
         """Whether overrides outlive the process."""
         return self._state is not None and self._state.is_open

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lmcache_core.contracts.health import HealthState
@@ -26,6 +26,7 @@ def judge_checks(
     blocking: Iterable[str],
     bypassed: Mapping[str, Sequence[str]],
     plugins_failed: Mapping[str, str],
+    reservations: Iterable[str] = (),
 ) -> Verdict:
     """Judge the system by its checks.
 
@@ -34,19 +35,21 @@ def judge_checks(
         blocking: Names of the checks that keep the cache from serving.
         bypassed: Backends left out, with owners.
         plugins_failed: Plugins that did not load, with reasons.
+        reservations: What else is amiss while it serves.
     """
     by_name = {check.name: check for check in checks}
     stops = [_sentence(by_name[name]) for name in blocking]
     if stops:
         return Verdict(healthy=False, state=HealthState.DOWN, reason="; ".join(stops))
     shown = (HealthState.DOWN, HealthState.DEGRADED, HealthState.UNKNOWN)
-    reservations = [_sentence(check) for check in checks if check.state in shown]
-    reservations += [
+    amiss = [_sentence(check) for check in checks if check.state in shown]
+    amiss += [
         f"backend {name!r} is bypassed by {', '.join(owners)}" for name, owners in sorted(bypassed.items()) if owners
     ]
-    reservations += [f"plugin {name!r} did not load: {why}" for name, why in sorted(plugins_failed.items())]
-    if reservations:
-        return Verdict(healthy=True, state=HealthState.DEGRADED, reason="; ".join(reservations))
+    amiss += [f"plugin {name!r} did not load: {why}" for name, why in sorted(plugins_failed.items())]
+    amiss += reservations
+    if amiss:
+        return Verdict(healthy=True, state=HealthState.DEGRADED, reason="; ".join(amiss))
     return Verdict(healthy=True, state=HealthState.UP)
 
 
@@ -81,6 +84,7 @@ def report_as_json(report: HealthReport) -> dict[str, Any]:
         "checks": [_check_as_json(check) for check in report.checks],
         "bypassed": {name: list(owners) for name, owners in sorted(report.bypassed.items())},
         "plugins_failed": dict(sorted(report.plugins_failed.items())),
+        "backends": [_rounded(asdict(backend)) for backend in report.backends],
     }
 
 
@@ -93,11 +97,25 @@ def _check_as_json(check: CheckReport) -> dict[str, Any]:
         "reason": check.reason,
         "policy": check.policy,
         "engaged": check.engaged,
+        "ladder": list(check.ladder),
+        "enforced": check.enforced,
+        "group": check.group,
         "since_s": round(check.since_s, 3),
         "age_s": None if check.age_s is None else round(check.age_s, 3),
         "next_run_s": round(check.next_run_s, 3),
         "details": {str(key): _plain(value) for key, value in check.details.items()},
+        "rule": check.rule,
+        "passes": check.passes,
+        "fails": check.fails,
     }
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(part) for part in value]
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def _plain(value: object) -> str | int | float | bool | None:

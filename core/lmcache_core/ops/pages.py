@@ -7,10 +7,12 @@ from http import HTTPStatus
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
+from lmcache_core.health.history import History
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.health.verdict import report_as_json
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.ops.action import Action, Call
+from lmcache_core.ops.insight import Insight
 from lmcache_core.ops.page import Page, json_page
 from lmcache_core.ops.probes import Probes
 from lmcache_core.threads import PeriodicThreadRegistry
@@ -24,6 +26,7 @@ class Pages:
         metrics: What ``/metrics`` shows.
         threads: What ``/periodic-threads`` shows.
         probes: What ``/livez``, ``/readyz`` and ``/startupz`` say; None for ready once started.
+        history: What ``/health/history`` shows; None for nothing.
     """
 
     def __init__(
@@ -32,16 +35,18 @@ class Pages:
         metrics: CacheMetrics,
         threads: PeriodicThreadRegistry,
         probes: Probes | None = None,
+        history: History | None = None,
     ) -> None:
         self._monitor = monitor
         self._probes = probes or Probes(monitor)
         self._metrics = metrics
         self._threads = threads
+        self._insight = Insight(monitor, history or History(metrics))
 
     def by_path(self) -> Mapping[str, Callable[[Call], Page]]:
         """Each page's maker."""
         return {
-            "/": self.index,
+            **self._insight.by_path(),
             "/livez": self._probes.livez,
             "/readyz": self._probes.readyz,
             "/startupz": self._probes.startupz,
@@ -53,10 +58,6 @@ class Pages:
     def actions(self) -> list[Action]:
         """Each page as a request that the server takes."""
         return [Action(method="GET", path=path, answer=make) for path, make in self.by_path().items()]
-
-    def index(self, _: Call) -> Page:
-        """Name the pages."""
-        return Page(HTTPStatus.OK, "text/plain", "\n".join([*self.by_path(), ""]).encode())
 
     def health(self, _: Call) -> Page:
         """The whole verdict; 200 when healthy, else 503."""
