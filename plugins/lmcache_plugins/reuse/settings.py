@@ -15,7 +15,7 @@ class ReuseSettings(PluginSettings):
     enabled: bool = False
     """Track how chunks are reused, for ``lmcachectl reuse report`` and usage telemetry."""
 
-    sample_rate: int = Field(default=64, ge=1, le=1_000_000)
+    sample_rate: int = Field(default=64, ge=1, le=65_536)
     """One chunk of how many is tracked; 1 tracks all. Take 8 or less for a cache below some 2000 chunks."""
 
     idle_ttl_s: float = Field(default=259_200.0, gt=0)
