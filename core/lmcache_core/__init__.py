@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from lmcache_core.version import __version__
+from lmcache_core.version import __version__  # noqa: F401 - in __all__, which is computed
 
 if TYPE_CHECKING:
     from lmcache_core.app import CacheManager as CacheManager

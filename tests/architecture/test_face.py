@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tomli
 
 import lmcache_core
 
@@ -51,3 +52,9 @@ def test_the_contracts_need_no_optional_library() -> None:
 def test_both_packages_are_typed(root: Path) -> None:
     assert (root / "core/lmcache_core/py.typed").is_file()
     assert (root / "plugins/lmcache_plugins/py.typed").is_file()
+
+
+def test_version_is_the_distributions(root: Path) -> None:
+    metadata = tomli.loads((root / "pyproject.toml").read_text())
+
+    assert lmcache_core.__version__ == metadata["project"]["version"]

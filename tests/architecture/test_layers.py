@@ -31,8 +31,6 @@ def inner_edges(modules: Modules) -> Iterator[tuple[str, str, str]]:
     names = {module.name for module in modules}
     for module in modules:
         for found in module.imports:
-            if (found.target, found.name) == (FACE, "__version__"):
-                continue  # a constant; nothing else comes with it
             full = f"{found.target}.{found.name}" if found.name else found.target
             target = full if full in names else found.target
             if target in names and target != module.name:

@@ -13,9 +13,9 @@ from typing import cast
 
 import click
 
-from lmcache_core import __version__
 from lmcache_core.cli.logs import StderrLog
 from lmcache_core.errors import ConfigError, LMCacheError
+from lmcache_core.version import __version__
 
 COMMANDS = {
     "config": ("lmcache_core.cli.config:config", "Check, show, convert or describe the configuration."),
@@ -42,7 +42,7 @@ class Session:
     debug: bool = False
 
 
-def _show_all(ctx: click.Context, parameter: click.Parameter, debug: bool) -> bool:  # noqa: FBT001 - click passes it so
+def _show_all(ctx: click.Context, parameter: click.Parameter, debug: bool) -> bool:
     """Heed ``--debug`` at once: looking for a plugin's command comes before the group's own function."""
     del parameter
     if debug:

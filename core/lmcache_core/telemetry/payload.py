@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from lmcache_core import __version__
 from lmcache_core.contracts.message import UsageMessage
 from lmcache_core.telemetry.messages import SCHEMA_VERSION
+from lmcache_core.version import __version__
 
 _INT_LIMIT = 1 << 63
 _LONGEST_TEXT = 256

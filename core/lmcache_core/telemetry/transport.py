@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import quote
 
-from lmcache_core import __version__
 from lmcache_core.contracts.url import StoreURL
+from lmcache_core.version import __version__
 
 TIMEOUT_S = 5.0
 
