@@ -33,8 +33,6 @@ def lmcache_event_subscribers(context: TelemetryContext) -> Iterator[EventSubscr
         sample_rate=settings.sample_rate, idle_ttl_s=settings.idle_ttl_s, table_cap=settings.table_cap
     )
     reports = ReuseReports.of(settings.report_folder, os.environ)
-    if reports is not None:
-        reports.remove_stale()
     yield ReuseSubscriber(
         tracker, reports, report_interval_s=settings.report_interval_s, chunk_tokens=context.chunk_tokens
     )

@@ -54,6 +54,7 @@ class ReuseSubscriber(EventSubscriber):
         self._told = tracker.totals()
         self._report_due_s = clock() + report_interval_s
         self._report_failed = False
+        self._tidied = False
 
     def get_subscriptions(self) -> Mapping[EventType | str, Callable[[Event], None]]:
         """Ask for lookups, and for stores, which tell how large a chunk is."""
@@ -115,6 +116,9 @@ class ReuseSubscriber(EventSubscriber):
         with self._lock:
             self._tracker.expire(self._clock())
             snapshot = ReuseSnapshot.of(self._tracker, chunk_tokens=self._chunk_tokens, chunk_bytes=self._chunk_bytes)
+        if not self._tidied:
+            self._tidied = True
+            self._reports.remove_stale()
         try:
             self._reports.write(snapshot)
         except OSError as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from lmcache_core import CacheManager, ChunkReuseTracker, Event, EventType, KVLayout, ReuseReports, TelemetryContext
 from lmcache_core.telemetry.reuse_reports import read_report
@@ -122,32 +123,23 @@ def test_a_folder_that_cannot_be_written_is_one_warning(
     ]
 
 
-def test_a_cache_feeds_it_and_the_report_knows_the_chunks_size(
-    tmp_path: Path, make: Callable[..., ReuseSubscriber]
-) -> None:
-    torch = pytest.importorskip("torch")
+def test_a_cache_feeds_it_and_the_report_knows_the_chunks_size(tmp_path: Path) -> None:
     overrides = {
         "chunk_size": 16,
         "max_local_cpu_size": 0.01,
         "extra_config": {"reuse": {"enabled": True, "sample_rate": 1, "report_folder": str(tmp_path)}},
     }
     manager = CacheManager.from_config(overrides=overrides, environ={}, layout=LAYOUT, model_name="m")
-    manager.bus.register_subscriber("by hand", next(_declared(manager)))
     tokens = np.arange(64)
     with manager:
         for salt in ("", "", "tenant"):
             manager.engine.lookup(tokens, salt=salt)
             manager.engine.store(tokens, torch.zeros(LAYOUT.kv_shape(64)), salt=salt)
-    snapshot = read_report(next(tmp_path.iterdir()))
+    (path,) = tmp_path.iterdir()
+    snapshot = read_report(path)
     assert (snapshot.totals.accesses, snapshot.totals.served, snapshot.totals.seen_before) == (12, 4, 4)
     assert snapshot.chunk_bytes == 2 * 2 * 16 * 8 * 4
     assert snapshot.tenants == ((8, 4), (4, 0))
-
-
-def _declared(manager: CacheManager):
-    return lmcache_event_subscribers(
-        TelemetryContext(chunk_tokens=16, deployment_mode="single_process", settings=manager.settings)
-    )
 
 
 def test_without_its_switch_nobody_listens() -> None:
