@@ -219,11 +219,12 @@ class FaultProxy:
         tasks = list(self._relays)
         for task in tasks:
             relay = self._relays.get(task)
-            if relay is not None:
-                relay.end_with_reset()
             if fault is not None:
                 self._switchboard.note([fault])
-            task.cancel()
+            if relay is not None:
+                relay.end_with_reset()
+            else:
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _shut(self) -> None:

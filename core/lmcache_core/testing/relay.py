@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import struct
+from typing import Any
 
 from lmcache_core.testing.network_faults import NetworkFault, Way
 from lmcache_core.testing.resp import Conversation
 from lmcache_core.testing.shaper import Piece, Shaper
 from lmcache_core.testing.switchboard import Switchboard
+
+log = logging.getLogger(__name__)
 
 _PIECE_BYTES = 256 * 1024
 _PIECES_AHEAD = 16
@@ -54,23 +58,27 @@ class Relay:
         self._requests = Stream(Way.REQUESTS, client, server, seed)
         self._replies = Stream(Way.REPLIES, server, client, seed)
         self._conversation = Conversation(switchboard.answer)
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._silent = False
         self._reset = False
 
     async def run(self) -> None:
-        """Pass bytes on until both sides have ended, one broke, or a fault or `asyncio` ends it; closes both."""
+        """Pass bytes on until both sides have ended, one broke, or a fault or `end_with_reset` ends it; closes both.
+
+        Never cancel it: sockets are closed only once nothing uses them.
+        """
         streams = (self._requests, self._replies)
         tasks = [asyncio.ensure_future(work(stream)) for stream in streams for work in (self._read, self._write)]
-        try:
-            await asyncio.gather(*tasks)
-        except (OSError, EndedError):
-            pass  # the end of a connection, whoever ended it
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for one in self._sockets:
-                close(one, reset=self._reset)
+        passing = asyncio.gather(*tasks)
+        ends: list[asyncio.Future[Any]] = [passing, self._ended]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, passing, return_exceptions=True):
+            if isinstance(outcome, Exception) and not isinstance(outcome, (OSError, EndedError)):
+                log.error("the fault proxy broke and ended a connection", exc_info=outcome)
+        for one in self._sockets:
+            close(one, reset=self._reset)
 
     def silence(self, fault: NetworkFault) -> None:
         """Let no byte and no end of a connection pass any more."""
@@ -79,8 +87,10 @@ class Relay:
             self._switchboard.note([fault])
 
     def end_with_reset(self) -> None:
-        """Have the sockets closed with a reset when `run` ends."""
-        self._reset = True
+        """Have `run` close both sockets with a reset, soon; nothing passes any more."""
+        self._silent = self._reset = True
+        if not self._ended.done():
+            self._ended.set_result(None)
 
     async def _read(self, stream: Stream) -> None:
         loop = asyncio.get_running_loop()
