@@ -84,7 +84,8 @@ class Options:
     ping_timeout: float = 5.0
     get_blocking_failed_threshold: int = 10
     waiting_time_for_recovery: float = 300.0
-    fallback_policy: str = "recompute"
+    fallback_policy: str | tuple[str, ...] = "recompute"
+    policy_ladder_secs: float = 30.0
 
 
 class Gate:

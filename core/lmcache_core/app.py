@@ -27,14 +27,10 @@ from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.loading import Loaded, load
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.metrics.health import HealthCollector
 from lmcache_core.metrics.threads import PeriodicThreadCollector
-from lmcache_core.ops.access import AccessToken
-from lmcache_core.ops.override_desk import OverrideDesk
+from lmcache_core.ops.fronts import Fronts, build_fronts
 from lmcache_core.ops.oversight import Oversight
-from lmcache_core.ops.pages import Pages
-from lmcache_core.ops.probes import Probes
-from lmcache_core.ops.push import PushDesk
-from lmcache_core.ops.server import OpsServer
 from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.manager import StorageManager
@@ -66,6 +62,8 @@ class CacheManager:
         storage: The tiers.
         metrics: Prometheus families, `metrics.registry`.
         bus: Events.
+        http: The HTTP pages, or None; `http.address` says where.
+        grpc: The gRPC health service, or None; `grpc.address` says where.
         config: The validated configuration with each value's origin.
         registry: The plugins.
         init_failed_reason: ``""``, or why this instance only recomputes.
@@ -113,10 +111,12 @@ class CacheManager:
         )
         self.overrides = self.oversight.overrides
         self.health = self._build_monitor()
+        self.metrics.registry.register(HealthCollector(self.health))
         self.is_healthy = self.health.is_healthy
         self.engine = self._build_engine()
         self._sweeper = LeaseSweeper(self.storage, self._values.pin_timeout_sec, self._threads)
-        self.http = self._build_http()
+        self._fronts = self._build_fronts()
+        self.http, self.grpc = self._fronts.http, self._fronts.grpc
         for name in self._plugins_failed:
             self.metrics.plugin_load_failed.labels(name).set(1)
 
@@ -168,9 +168,7 @@ class CacheManager:
         self._sweeper.start()
         self.oversight.start(self._wake_monitor)
         self.health.start()
-        if self.http is not None:
-            self.http.start()
-            self.oversight.publish_token(self.http.address)
+        self._fronts.start()
         options = self._values.extra_config
         if not self.health.wait_first_round(options.ping_timeout + _FIRST_ROUND_SLACK_S):
             log.warning("the first round of health checks is still running; the cache serves when it has passed")
@@ -182,8 +180,7 @@ class CacheManager:
         self.oversight.stop()
         self.storage.close(_DRAIN_S)
         self.bus.stop()
-        if self.http is not None:
-            self.http.stop()
+        self._fronts.stop()
 
     def __enter__(self) -> CacheManager:
         self.start()
@@ -320,17 +317,15 @@ class CacheManager:
             salt_hash=salt_hash,
         )
 
-    def _build_http(self) -> OpsServer | None:
-        if not self._values.internal_api_server_enabled:
-            return None
-        port = self._values.internal_api_server_port_start
-        access = AccessToken(self.oversight.token.token)
-        probes = Probes(self.health, self._values.readiness)
-        return OpsServer(
-            Pages(self.health, self.metrics, self._threads, probes, self.oversight.history),
-            host=self._values.internal_api_server_host,
-            port=port + self._rank if port else 0,
-            actions=[*PushDesk(self.health, access).actions(), *OverrideDesk(self.overrides, access).actions()],
+    def _build_fronts(self) -> Fronts:
+        return build_fronts(
+            self._values,
+            monitor=self.health,
+            metrics=self.metrics,
+            threads=self._threads,
+            oversight=self.oversight,
+            backends=tuple(self.storage.backend_names()),
+            rank=self._rank,
         )
 
     def _subscribe(self) -> None:
@@ -346,6 +341,7 @@ class CacheManager:
 
     def _tell_plugins(self, report: HealthReport) -> None:
         self.oversight.history.observe(report)
+        self._fronts.wake()
         self.registry.health_changed(report, on_hook_error=self._count_hook_error)
 
     def _count_hook_error(self, plugin: str) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lmcache_core.contracts.control import ThreadReport
+
 log = logging.getLogger(__name__)
 
 _INTERVALS_UNTIL_INACTIVE = 3  # LMCache's bound for is_active
@@ -162,9 +164,25 @@ class PeriodicThread(ABC):
         return self.is_running and self._clock() - self._last_seen_s < _INTERVALS_UNTIL_INACTIVE * self.interval_s
 
     @property
+    def silent_s(self) -> float:
+        """Seconds since its last run ended, or its first was due; below 0 while that is still to come."""
+        return self._clock() - self._last_seen_s
+
+    @property
     def error_runs(self) -> int:
         """Runs that raised."""
         return self._error_runs
+
+    def describe(self) -> ThreadReport:
+        """Tell what a health check wants to know."""
+        return ThreadReport(
+            name=self.name,
+            level=self.level.value,
+            is_alive=self.is_running,
+            silent_s=max(0.0, self.silent_s),
+            interval_s=self.interval_s,
+            reason=self._end_reason or self._last_error,
+        )
 
     def get_status(self) -> dict[str, Any]:
         """Tell how it fares, as JSON values. `last_run_age_s` is None before the first run ended."""
@@ -265,6 +283,10 @@ class PeriodicThreadRegistry:
         """All threads, by name."""
         with self._lock:
             return [self._threads[name] for name in sorted(self._threads)]
+
+    def reports(self) -> list[ThreadReport]:
+        """Each thread's `describe`, by name."""
+        return [thread.describe() for thread in self.threads()]
 
     def statuses(self) -> list[dict[str, Any]]:
         """Each thread's `get_status`, by name."""

@@ -8,13 +8,15 @@ from concurrent.futures import wait
 from lmcache_core.cli.finding import Finding, fail, ok, warn
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.config.model import ExtraConfig
+from lmcache_core.contracts.control import LocalUsage, ThreadReport, WriteBehindUsage
 from lmcache_core.contracts.health import HealthCheck
 from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.errors import BackendError, ConfigError, LMCacheError
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
-from lmcache_core.health.run import Outcome, read_terms, run_check
+from lmcache_core.health.run import Outcome, run_check
+from lmcache_core.health.terms import TermReader
 from lmcache_core.loading import Loaded
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 from lmcache_core.metrics.families import CacheMetrics
@@ -65,6 +67,18 @@ class Trial:
     def labels(self) -> Mapping[str, str]:
         """None of a real instance."""
         return {"model_name": "", "worker_id": "0", "role": "doctor"}
+
+    def local_usage(self) -> LocalUsage:
+        """Tell how tier 0 fares."""
+        return self.storage.local_usage()
+
+    def write_behind(self) -> Sequence[WriteBehindUsage]:
+        """Tell how the queue in front of each store fares."""
+        return self.storage.write_behind()
+
+    def threads(self) -> Sequence[ThreadReport]:
+        """None runs here."""
+        return ()
 
     def settings(self, table: str) -> PluginSettings | None:
         """Give a plugin's validated table; None where the configuration has none."""
@@ -121,10 +135,11 @@ def _run_checks(loaded: Loaded, trial: Trial) -> Iterator[Finding]:
 def _run(pool: WorkerPool, plugin: str, check: HealthCheck, trial: Trial) -> Finding:
     try:
         subject = f"check {check.name()}"
-        timeout_s = read_terms(check, trial.health_options).timeout_s
+        reader = TermReader(trial.health_options)
+        timeout_s = reader.read(check).timeout_s
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the border of one plugin
         return fail(f"plugin {plugin}", f"{type(check).__name__} cannot be used: {describe_error(error)}")
-    future = pool.submit(lambda: run_check(check, trial.health_options))
+    future = pool.submit(lambda: run_check(check, reader))
     wait([future], timeout=timeout_s)
     if not future.done():
         return fail(subject, f"no answer within {timeout_s:g} s")

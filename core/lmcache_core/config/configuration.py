@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from lmcache_core.config.fields import fields_of
-from lmcache_core.config.model import CoreConfig, RemoteTable
+from lmcache_core.config.model import CoreConfig
 from lmcache_core.config.origin import KeyPath, Merged, key_text, one_line
 from lmcache_core.config.secrets import masked, shown
 from lmcache_core.config.usage import UsageOptions
@@ -91,15 +91,15 @@ class Configuration:
                 yield from self._rows(value, here, self.owners.get(key, (None, owner))[1])
             elif isinstance(value, BaseModel):
                 yield from self._rows(value, here, owner)
-            elif key == "remotes" and not path and value:
-                for index, remote in enumerate(value):
-                    yield from self._remote_rows(remote, (*here, index))
+            elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
+                for index, item in enumerate(value):
+                    yield from self._item_rows(item, (*here, index))
             elif not (value is None and key in self.owners and path and path[-1] == "extra_config"):
                 yield Row(key_text(here), masked(key, found, value), self.merged.origin_of_leaf(here).label, owner)
 
-    def _remote_rows(self, remote: RemoteTable, path: KeyPath) -> Iterator[Row]:
-        """A remote's own keys; those it takes from the global table are shown there."""
-        for row in self._rows(remote, path):
+    def _item_rows(self, item: BaseModel, path: KeyPath) -> Iterator[Row]:
+        """The keys that an entry of a list of tables gives; a remote takes the others from the global table."""
+        for row in self._rows(item, path):
             if row.source != "default":
                 yield row
 

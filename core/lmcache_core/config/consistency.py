@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from lmcache_core.config.known import Known
 from lmcache_core.config.model import CoreConfig, ExtraConfig
 from lmcache_core.config.origin import KeyPath
+from lmcache_core.config.policies import policy_names
 
 _EXTRA = "extra_config"
+_CHECKS = "checks"
 _LOCAL_CPU = "local_cpu"
 
 
@@ -32,6 +34,7 @@ def findings(config: CoreConfig, known: Known | None) -> Iterator[Finding]:
     yield from _staging(config)
     yield from _ping_times(config)
     yield from _remote_names(config)
+    yield from _checks(config)
     if known is not None:
         yield from _policies(config, known)
 
@@ -54,9 +57,9 @@ def _staging(config: CoreConfig) -> Iterator[Finding]:
         (("max_local_cpu_size",),),
         "must be greater than 0, got 0: every store loads and saves through this memory, also with local_cpu = false",
     )
-    for path, extra in _extras(config):
-        if extra.fallback_policy == _LOCAL_CPU:
-            yield Finding(((*path, "fallback_policy"),), f"{_LOCAL_CPU!r} needs max_local_cpu_size greater than 0")
+    for path, names in _ladders(config):
+        if _LOCAL_CPU in names:
+            yield Finding((path,), f"{_LOCAL_CPU!r} needs max_local_cpu_size greater than 0")
 
 
 def _ping_times(config: CoreConfig) -> Iterator[Finding]:
@@ -81,12 +84,35 @@ def _remote_names(config: CoreConfig) -> Iterator[Finding]:
         seen.setdefault(remote.name.casefold(), remote.name)
 
 
+def _checks(config: CoreConfig) -> Iterator[Finding]:
+    """Checks are the instance's, not a remote's; while one fails it is not asked less often."""
+    for index, table in enumerate(config.extra_config.checks):
+        if table.interval is not None and table.fast_interval is not None and table.fast_interval > table.interval:
+            path: KeyPath = (_EXTRA, _CHECKS, index)
+            yield Finding(
+                ((*path, "fast_interval"), (*path, "interval")),
+                f"fast_interval ({table.fast_interval:g}) must not be more than interval ({table.interval:g})",
+            )
+    for number, remote in enumerate(config.remotes):
+        if remote.extra_config.checks != config.extra_config.checks:
+            sentence = "belongs into the global [extra_config]; name the remote's check in match"
+            yield Finding((("remotes", number, _EXTRA, _CHECKS),), sentence)
+
+
 def _policies(config: CoreConfig, known: Known) -> Iterator[Finding]:
     """A fallback policy is one that a loaded plugin brings."""
-    for path, extra in _extras(config):
-        problem = known.policy_problem(extra.fallback_policy)
+    for path, names in _ladders(config):
+        problem = next((text for name in names if (text := known.policy_problem(name)) is not None), None)
         if problem is not None:
-            yield Finding(((*path, "fallback_policy"),), problem)
+            yield Finding((path,), problem)
+
+
+def _ladders(config: CoreConfig) -> Iterator[tuple[KeyPath, tuple[str, ...]]]:
+    """Every key that names policies."""
+    for path, extra in _extras(config):
+        yield (*path, "fallback_policy"), policy_names(extra.fallback_policy)
+    for index, table in enumerate(config.extra_config.checks):
+        yield (_EXTRA, _CHECKS, index, "fallback_policy"), policy_names(table.fallback_policy)
 
 
 def _extras(config: CoreConfig) -> Iterator[tuple[KeyPath, ExtraConfig]]:

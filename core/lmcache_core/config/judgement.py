@@ -15,6 +15,7 @@ from lmcache_core.config.fields import field_at, leaves, strict_errors
 from lmcache_core.config.known import Known
 from lmcache_core.config.model import CoreConfig
 from lmcache_core.config.origin import KeyPath, Merged, Origin, Tree, has, key_text, overlay, prune
+from lmcache_core.config.policies import policy_names
 from lmcache_core.config.problem import Problem
 from lmcache_core.config.secrets import is_secret, redact, shows_input, texts_in
 from lmcache_core.config.sentences import is_foreign, sentence
@@ -153,11 +154,12 @@ class Judgement:
 
     def _name_problem(self, path: KeyPath, value: object) -> str | None:
         """Say that no plugin brings a scheme or policy; asked first, as an address of it may look odd."""
-        if self._known is None or not isinstance(value, str) or self._plugin(path) is not None:
+        if self._known is None or self._plugin(path) is not None:
             return None
         if path[-1] == "fallback_policy":
-            return self._known.policy_problem(value)
-        if path[-1] not in {"url", "remote_url"}:
+            found = (self._known.policy_problem(name) for name in policy_names(value))
+            return next((problem for problem in found if problem is not None), None)
+        if path[-1] not in {"url", "remote_url"} or not isinstance(value, str):
             return None
         scheme, separator, _ = value.strip().lower().partition("://")
         return self._known.scheme_problem(scheme) if separator and StoreURL.is_scheme(scheme) else None

@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, create_model
 
 from lmcache_core.config.address import StoreAddress
-from lmcache_core.config.secrets import masked
+from lmcache_core.config.checks import CheckTable
+from lmcache_core.config.policies import Policies
+from lmcache_core.config.table import Table
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.errors import PluginError
 
 _FILE_SCHEME = "file://"
 _LAST_PORT = 65535
 _LONGEST_LABEL = 128
-
-
-class Table(BaseModel):
-    """Parent of the core's own tables."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        hide_input_in_errors=True,
-        use_attribute_docstrings=True,
-        allow_inf_nan=False,
-    )
-
-    def __repr_args__(self) -> Iterator[tuple[str, object]]:
-        """Name every field, secrets masked, those within plugins' tables included."""
-        for name, found in type(self).model_fields.items():
-            yield found.alias or name, masked(name, found, getattr(self, name))
-
-    def __str__(self) -> str:
-        return repr(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +86,16 @@ class ExtraConfig(Table):
     waiting_time_for_recovery: float = Field(default=300.0, gt=0)
     """Seconds after such a failure before a recovery is tried."""
 
-    fallback_policy: str = "recompute"
-    """What to do while a check fails: `recompute`, `local_cpu`, or a policy that a plugin brings."""
+    fallback_policy: Policies = "recompute"
+    """What to do while a check fails: `recompute`, `local_cpu`, `bypass`, `read_only`, `write_only`, or a policy that
+    a plugin brings; or a list of them, a ladder: the next one takes over when the failure lasts, or at once when the
+    one before does not help."""
+
+    policy_ladder_secs: float = Field(default=30.0, gt=0)
+    """Seconds that one policy of a ladder may last before the next one takes over."""
+
+    checks: tuple[CheckTable, ...] = ()
+    """How single health checks are run and answered; `[[extra_config.checks]]`."""
 
     call_timeout_secs: float | None = Field(default=None, gt=0)
     """Seconds that one call to a store may take; left out, `blocking_timeout_secs`."""
@@ -209,6 +199,15 @@ class CoreConfig(Table):
 
     internal_grpc_port: int | None = Field(default=None, ge=0, le=_LAST_PORT)
     """Port of the gRPC health service, on the same address; rank `n` takes this plus `n`. 0 takes any free port."""
+
+    health_state_dir: str | None = Field(default=None, min_length=1)
+    """Folder in which operators' overrides and their audit log outlive the process; left out, overrides end with it."""
+
+    health_audit_file: str | None = Field(default=None, min_length=1)
+    """File of JSON lines that says who overrode what, why and until when; left out, it is in `health_state_dir`."""
+
+    health_history_file: str | None = Field(default=None, min_length=1)
+    """File of JSON lines that takes each change of health; left out, only the last 1000 are kept, in memory."""
 
     log_level: Annotated[Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"], BeforeValidator(_upper)] = "INFO"
     """Least severe message that is logged; upper or lower case."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from lmcache_core.contracts.key import ChunkKey
@@ -33,8 +34,93 @@ class HealthOptions(Protocol):
         """Seconds after such a failure before a recovery is tried; 300."""
 
     @property
-    def fallback_policy(self) -> str:
-        """Name of the policy to use while a check fails; ``recompute``."""
+    def fallback_policy(self) -> str | Sequence[str]:
+        """Name of the policy to use while a check fails, or several, a ladder; ``recompute``."""
+
+    @property
+    def policy_ladder_secs(self) -> float:
+        """Seconds that one rung of a ladder may last while the check still fails; 30."""
+
+
+class Hold(Protocol):
+    """One owner's hold on a backend."""
+
+    @property
+    def reason(self) -> str:
+        """One sentence; ``""`` for none."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether lookups and loads leave the backend out."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether stores leave it out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalUsage:
+    """How tier 0 fares, counted at one moment.
+
+    Attributes:
+        capacity_bytes: Of the arena.
+        used_bytes: In blocks.
+        free_bytes: In free extents; with `used_bytes` it makes the capacity.
+        chunks: That can be found.
+        leases: Of lookups whose retrieve has not come yet.
+        overdue_s: For how long the oldest lease has been past its time; 0 for none.
+        lent_blocks: Given out since start.
+        refused_blocks: Not given out since start, as everything was leased.
+    """
+
+    capacity_bytes: int
+    used_bytes: int
+    free_bytes: int
+    chunks: int
+    leases: int
+    overdue_s: float
+    lent_blocks: int
+    refused_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteBehindUsage:
+    """How the queue in front of one backend fares.
+
+    Attributes:
+        backend: Its name.
+        waiting_chunks: In the queue.
+        limit_chunks: Of the queue; more are shed.
+        shed_chunks: That found it full, since start.
+        dead_threads: Names of its threads that ended although nobody stopped them.
+    """
+
+    backend: str
+    waiting_chunks: int
+    limit_chunks: int
+    shed_chunks: int
+    dead_threads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadReport:
+    """How one background thread fares.
+
+    Attributes:
+        name: Of the thread.
+        level: ``critical``, ``high``, ``medium`` or ``low``: how much the cache depends on it.
+        is_alive: False for one that ended although nobody stopped it.
+        silent_s: Since it last ended a piece of its work, or took it up where it has none to do.
+        interval_s: Longest that it usually takes from one to the next.
+        reason: Why it ended or what failed last; ``""`` for nothing.
+    """
+
+    name: str
+    level: str
+    is_alive: bool
+    silent_s: float
+    interval_s: float
+    reason: str = ""
 
 
 class Tier(Protocol):
@@ -73,8 +159,15 @@ class Tier(Protocol):
     def delete(self, keys: Sequence[ChunkKey], *, timeout_s: float) -> int:
         """Delete past the bypass, for probes. Raises BackendError."""
 
+    @property
+    def refused_writes(self) -> int:
+        """Stores of live traffic that the store had no room for, since start."""
+
     def usage(self) -> BackendUsage:
         """Tell how full the store is."""
+
+    def notices(self) -> Sequence[str]:
+        """Say what will surprise later although the store works now; see `StorageBackend.notices`."""
 
 
 class StorageControl(Protocol):
@@ -103,6 +196,12 @@ class StorageControl(Protocol):
             KeyError: No such backend.
         """
 
+    def holds(self, name: str) -> Mapping[str, Hold]:
+        """Who holds a backend out, by owner; empty for one that nobody holds, or that cannot be held."""
+
+    def serving(self) -> Sequence[str]:
+        """Names of the tiers that reads may be answered from now: tier 0 only while it keeps chunks."""
+
     def hold_hot_cache(self, *, owner: str) -> None:
         """Make tier 0 keep chunks (`use_hot`) while this owner holds it."""
 
@@ -128,6 +227,15 @@ class CacheView(Protocol):
     def settings(self, table: str) -> PluginSettings | None:
         """Give a plugin's validated table; None where the configuration has none."""
 
+    def local_usage(self) -> LocalUsage:
+        """Tell how tier 0 fares."""
+
+    def write_behind(self) -> Sequence[WriteBehindUsage]:
+        """Tell how the queue in front of each store fares."""
+
+    def threads(self) -> Sequence[ThreadReport]:
+        """Tell how the background threads fare, those of `write_behind` left out."""
+
     @property
     def labels(self) -> Mapping[str, str]:
-        """Of this instance: ``model_name``, ``worker_id``, ``role``."""
+        """Of this instance: ``instance_id``, ``model_name``, ``worker_id``, ``role``."""

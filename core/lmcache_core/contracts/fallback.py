@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from lmcache_core.contracts.control import StorageControl
-from lmcache_core.contracts.health import HealthCheck
+from lmcache_core.contracts.health import BOTH_SIDES, HealthCheck
 
 
 class FallbackPolicy(ABC):
@@ -21,6 +21,9 @@ class FallbackPolicy(ABC):
 
     keeps_serving: ClassVar[bool]
     """False: the engine recomputes everything while the check fails. True: other tiers go on."""
+
+    answers: ClassVar[frozenset[str]] = BOTH_SIDES
+    """Which failing sides of a backend it helps with. A ladder goes on where it does not help."""
 
     @abstractmethod
     def engage(self, check: HealthCheck, storage: StorageControl) -> None:

@@ -27,6 +27,9 @@ class CheckReport:
         rule: One sentence: what makes it fail and pass, and how often it runs.
         passes: Passing runs in a row.
         fails: Failing runs in a row.
+        enforced: False: it is only observed, and its failures stop nothing.
+        group: Its group; ``""`` for none.
+        ladder: All policies chosen for it, where there are several; `policy` is the one used now.
     """
 
     name: str
@@ -43,6 +46,9 @@ class CheckReport:
     rule: str = ""
     passes: int = 0
     fails: int = 0
+    enforced: bool = True
+    group: str = ""
+    ladder: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

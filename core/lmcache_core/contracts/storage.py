@@ -109,6 +109,13 @@ class StorageBackend(ABC):
         """Tell how full the store is; must not block for long."""
         return BackendUsage()
 
+    def notices(self) -> Sequence[str]:
+        """Say what will surprise later although the store works now, one sentence each; must not block.
+
+        Such as an eviction policy that refuses chunks once the store is full. Asked after each ping.
+        """
+        return ()
+
     def clear(self, *, deadline: float) -> int | None:
         """Remove every chunk of a store that belongs to this instance alone; give how many.
 

@@ -43,18 +43,31 @@ class Fallbacks:
 
     def keeps_serving(self, watch: CheckWatch) -> bool:
         """Tell whether the system may serve although, or as, this check stands as it does."""
-        if watch.irrecoverable or watch.policy_problem:
+        if watch.policy_problem or (watch.irrecoverable and watch.terms.enforce):
             return False
-        if not watch.failing:
+        if not watch.answered:
             return True
-        policy = self._policies.get(watch.terms.policy)
+        policy = self._policies.get(watch.engaged_policy or "")
         return policy is not None and policy.keeps_serving and watch.engaged
 
-    def settle(self, watch: CheckWatch) -> None:
+    def _reservation(self, watch: CheckWatch) -> str:
+        """Say that a policy is engaged which does not help with what fails; ``""`` where it does."""
+        name = watch.engaged_policy
+        if name is None or not watch.answered or self._helps(watch, name):
+            return ""
+        fails = " and ".join(sorted(watch.result.failing))
+        return f"{fails} fail, which policy {name!r} does not help with; add another one to fallback_policy"
+
+    def settle(self, watch: CheckWatch, now_s: float) -> None:
         """Bring the policy in line with the verdict; what fails is tried again the next time."""
-        wanted = watch.terms.policy if watch.failing and not watch.irrecoverable else None
-        if watch.irrecoverable or (watch.engaged_policy == wanted and not watch.policy_problem):
+        if watch.irrecoverable:
             return
+        wanted = self._wanted(watch, now_s)
+        if watch.engaged_policy != wanted or watch.policy_problem:
+            self._change(watch, wanted)
+        watch.policy_note = self._reservation(watch)
+
+    def _change(self, watch: CheckWatch, wanted: str | None) -> None:
         try:
             if watch.engaged_policy is not None and watch.engaged_policy != wanted:
                 watch.engaged = False
@@ -67,6 +80,26 @@ class Fallbacks:
         else:
             watch.policy_problem = ""
 
+    def _wanted(self, watch: CheckWatch, now_s: float) -> str | None:
+        """Name the policy that should be engaged now; None for none."""
+        if watch.maintenance and watch.failing:
+            # The operator decides. What was engaged before he came stays: CPU memory that a policy switched on
+            # is what the cache serves from now.
+            return watch.engaged_policy
+        if not watch.answered:
+            watch.ladder.reset()
+            return None
+        return watch.ladder.choose(
+            watch.terms.ladder,
+            helps=lambda name: self._helps(watch, name),
+            lasting_s=watch.terms.ladder_s,
+            now_s=now_s,
+        )
+
+    def _helps(self, watch: CheckWatch, name: str) -> bool:
+        policy = self._policies.get(name)
+        return policy is None or policy.answers >= watch.result.failing
+
     def _engage(self, watch: CheckWatch, wanted: str) -> None:
         policy = self._policies.get(wanted)
         if policy is None:
@@ -77,7 +110,8 @@ class Fallbacks:
 
     def _note_problem(self, watch: CheckWatch, error: BaseException) -> None:
         self._metrics.check_errors.labels(watch.name).inc()
-        problem = f"fallback policy {watch.engaged_policy or watch.terms.policy!r} failed with {describe_error(error)}"
+        name = watch.engaged_policy or watch.terms.ladder[0]
+        problem = f"fallback policy {name!r} failed with {describe_error(error)}"
         if problem != watch.policy_problem:
             log.error("health check %s: %s; the cache stays off until it succeeds", watch.name, problem, exc_info=error)
         watch.policy_problem = problem
@@ -87,13 +121,16 @@ class Fallbacks:
         backend = watch.terms.backend
         if backend is not None and backend not in backends:
             return f"{who}: backend {backend!r} is not there{_nearest(backend, backends)}"
-        policy = self._policies.get(watch.terms.policy)
+        found = (self._object_to(name, watch, tier_0=backend == backends[0]) for name in watch.terms.ladder)
+        return next((f"{who}: {objection}" for objection in found if objection), "")
+
+    def _object_to(self, name: str, watch: CheckWatch, *, tier_0: bool) -> str:
+        policy = self._policies.get(name)
         if policy is None:
-            return f"{who}: {unknown_policy(watch.terms.policy, self._policies)}"
-        if policy.keeps_serving and backend == backends[0]:
-            return f"{who}: backend {backend!r} is tier 0, which cannot be left out; use policy 'recompute'"
-        objection = policy.objection(watch.check)
-        return f"{who}: {objection}" if objection else ""
+            return unknown_policy(name, self._policies)
+        if policy.keeps_serving and tier_0:
+            return f"backend {watch.terms.backend!r} is tier 0, which cannot be left out; use policy 'recompute'"
+        return policy.objection(watch.check) or ""
 
 
 def unknown_policy(name: str, known: Iterable[str]) -> str:

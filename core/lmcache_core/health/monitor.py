@@ -10,12 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lmcache_core.config.checks import CheckTable
 from lmcache_core.contracts.control import HealthOptions, StorageControl
 from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.contracts.health import HealthCheck, HealthState
-from lmcache_core.contracts.report import CheckReport, HealthReport
+from lmcache_core.contracts.report import BackendReport, CheckReport, HealthReport
+from lmcache_core.errors import ConfigError
 from lmcache_core.health.fallback import Fallbacks
-from lmcache_core.health.roster import enlist
+from lmcache_core.health.history import traffic_of
+from lmcache_core.health.maintenance import maintenance_of
+from lmcache_core.health.roster import enlist, misses
 from lmcache_core.health.run import Outcome, run_check
 from lmcache_core.health.verdict import Verdict, age_check, judge_checks
 from lmcache_core.health.watch import CheckWatch
@@ -28,6 +32,10 @@ log = logging.getLogger(__name__)
 _NAME = "health-monitor-thread"  # LMCache's name
 _LONGEST_WAIT_S = 3600.0  # threading waits overflow on huge numbers
 _INTERVALS_UNTIL_STUCK = 3
+_PASSING = frozenset({HealthState.UP, HealthState.DEGRADED, HealthState.SKIPPED, HealthState.MAINTENANCE})
+_NOTHING_SERVES = (
+    "no tier is left to read from: CPU memory keeps nothing (local_cpu = false) and every store is left out"
+)
 _LEAST_STUCK_S = 5.0  # with a short interval, a busy machine alone must not close the gate
 
 
@@ -39,6 +47,7 @@ class _Look:
     checks: tuple[CheckReport, ...]
     beliefs_s: tuple[float, ...]
     blocking: tuple[str, ...]
+    reservations: tuple[str, ...] = ()
 
 
 class HealthMonitor(PeriodicThread):
@@ -54,15 +63,18 @@ class HealthMonitor(PeriodicThread):
         storage: The switches that policies throw.
         options: Defaults for checks that set no interval or timeout.
         metrics: Where health is exported.
-        on_change: Told, on this thread, when the system's or a check's state changed; must not block.
+        on_change: Told, on this thread, when the system, a check, or what a backend gets changed; must not block.
         registry: Of periodic threads.
         init_failed_reason: Not empty: the cache never serves, and `start` starts nothing.
         plugins_failed: Plugins that did not load, with reasons.
         bypassed: Gives the bypassed backends with their owners.
+        backends: Describes the stores behind tier 0; must not block.
+        tables: What the configuration says of single checks.
         clock: Seconds that never go back.
 
     Raises:
-        ConfigError: A policy or a backend that a check names is not there, or cannot do anything for it.
+        ConfigError: A policy or a backend that a check names is not there, or cannot do anything for it; or
+            the configuration speaks of a check that there is not.
         PluginError: Two checks with one name, or a check that cannot be asked for its terms.
     """
 
@@ -79,25 +91,29 @@ class HealthMonitor(PeriodicThread):
         init_failed_reason: str = "",
         plugins_failed: Mapping[str, str] | None = None,
         bypassed: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
+        backends: Callable[[], tuple[BackendReport, ...]] = tuple,
+        tables: Sequence[CheckTable] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        watches = enlist(checks, options, clock())
+        watches = enlist(checks, options, tables, clock())
         interval_s = min([options.ping_interval, *(watch.terms.interval_s for watch in watches)])
         super().__init__(_NAME, interval_s, ThreadLevel.CRITICAL, registry=registry, clock=clock)
         self._fallbacks = Fallbacks(policies, storage, metrics)
         self._fallbacks.validate(watches)
         self._watches = watches
-        self._options = options
+        self._storage = storage
         self._metrics = metrics
         self._on_change = on_change
         self._init_failed_reason = init_failed_reason
         self._plugins_failed = dict(plugins_failed or {})
+        self._refuse(misses(tables, watches))
         self._bypassed = bypassed
+        self._backends = backends
         self._pool = WorkerPool("health-check", max(1, len(watches)))
         self._arrivals: deque[tuple[CheckWatch, Outcome]] = deque()
         self._wake_requested = False
         self._first_round = threading.Event()  # set once the gate shows the round's result
-        self._round_done = not watches
+        self._round_done = not any(watch.holds_up_start for watch in watches)
         self._exited = False
         self._lock = threading.Lock()  # around what report() and the thread both write: the verdict and the gate
         self._healthy = False
@@ -158,12 +174,15 @@ class HealthMonitor(PeriodicThread):
         self._take_arrivals(now_s)
         for watch in self._watches:
             watch.tick(now_s)
+            watch.maintain(maintenance_of(watch.terms.backend, self._storage), now_s)
+        for watch in self._watches:
+            watch.look_around(now_s)
             if watch.is_due(now_s):
                 watch.start(now_s)
                 self._submit(watch)
             if watch.judged_s is not None:
-                self._fallbacks.settle(watch)
-        self._round_done = all(watch.judged_s is not None for watch in self._watches)
+                self._fallbacks.settle(watch, now_s)
+        self._round_done = not any(watch.holds_up_start for watch in self._watches)
         self._end_if_irrecoverable()
         self._look = self._take_look()
         report = self._compose()
@@ -183,11 +202,20 @@ class HealthMonitor(PeriodicThread):
         self._exited = True  # still alive while it says so
         self._compose()
 
+    def _refuse(self, problems: Sequence[str]) -> None:
+        """Stop start-up over what the user wrote; not where a plugin, or the cache itself, is what is missing."""
+        if problems and not self._plugins_failed and not self._init_failed_reason:
+            raise ConfigError(*problems)
+        for problem in problems:
+            log.warning("%s", problem)
+
     def _take_arrivals(self, now_s: float) -> None:
         while self._arrivals:
             watch, outcome = self._arrivals.popleft()
             if outcome.error is not None:
                 self._note_raise(watch, outcome.error)
+            if not outcome.result.healthy:
+                self._metrics.check_failures.labels(watch.name).inc()
             watch.finish(outcome, now_s)
         if self._wake_requested:
             self._wake_requested = False
@@ -200,7 +228,7 @@ class HealthMonitor(PeriodicThread):
             PeriodicThread.wake(self)
 
         if not self.stop_requested:
-            self._pool.submit(lambda: arrive(run_check(watch.check, self._options)))
+            self._pool.submit(lambda: arrive(run_check(watch.check, watch.reader)))
 
     def _note_raise(self, watch: CheckWatch, error: BaseException) -> None:
         self._metrics.check_errors.labels(watch.name).inc()
@@ -209,7 +237,7 @@ class HealthMonitor(PeriodicThread):
 
     def _end_if_irrecoverable(self) -> None:
         for watch in self._watches:
-            if watch.irrecoverable and not self._end_reason:
+            if watch.irrecoverable and watch.terms.enforce and not self._end_reason:
                 reason = f"check {watch.name!r} gave up for ever: {watch.reason}"
                 log.critical("%s; the cache only recomputes until it is restarted", reason)
                 self._end(reason)
@@ -218,18 +246,18 @@ class HealthMonitor(PeriodicThread):
         now_s = self._clock()
         checks = tuple(watch.report(now_s) for watch in self._watches)
         for check in checks:
-            passing = check.state in {HealthState.UP, HealthState.DEGRADED, HealthState.SKIPPED}
-            self._metrics.check_healthy.labels(check.name).set(passing)
+            self._metrics.check_healthy.labels(check.name).set(check.state in _PASSING)
         return _Look(
             taken_s=now_s,
             checks=checks,
             beliefs_s=tuple(watch.belief_s for watch in self._watches),
             blocking=tuple(watch.name for watch in self._watches if not self._fallbacks.keeps_serving(watch)),
+            reservations=() if self._storage.serving() else (_NOTHING_SERVES,),
         )
 
     def _compose(self) -> HealthReport:
         """Judge the last look as of now, and move the gate."""
-        bypassed = self._bypassed()
+        bypassed, backends = self._bypassed(), self._backends()
         with self._lock:
             look, now_s = self._look, self._clock()
             elapsed_s = max(0.0, now_s - look.taken_s)
@@ -238,7 +266,11 @@ class HealthMonitor(PeriodicThread):
                 for check, belief_s in zip(look.checks, look.beliefs_s, strict=True)
             )
             verdict = self._judge_thread(elapsed_s) or judge_checks(
-                checks, blocking=look.blocking, bypassed=bypassed, plugins_failed=self._plugins_failed
+                checks,
+                blocking=look.blocking,
+                bypassed=bypassed,
+                plugins_failed=self._plugins_failed,
+                reservations=look.reservations,
             )
             if (verdict.state, verdict.healthy) != (self._verdict.state, self._verdict.healthy):
                 self._since_s = now_s
@@ -253,12 +285,13 @@ class HealthMonitor(PeriodicThread):
                 checks=checks,
                 bypassed=bypassed,
                 plugins_failed=self._plugins_failed,
+                backends=backends,
             )
 
     def _judge_thread(self, elapsed_s: float) -> Verdict | None:
         """What the state of this thread says, whatever the checks say; None while it does its work."""
         down, unknown = HealthState.DOWN, HealthState.UNKNOWN
-        waiting = ", ".join(repr(check.name) for check in self._look.checks if check.age_s is None)
+        waiting = ", ".join(repr(watch.name) for watch in self._watches if watch.holds_up_start)
         stuck = elapsed_s > max(_LEAST_STUCK_S, _INTERVALS_UNTIL_STUCK * self.interval_s)
         grounds = (
             (self._init_failed_reason, down, f"the cache did not initialise: {self._init_failed_reason}"),
@@ -272,7 +305,12 @@ class HealthMonitor(PeriodicThread):
         return next((Verdict(False, state, reason) for holds, state, reason in grounds if holds), None)  # noqa: FBT003 - the record's order
 
     def _tell(self, report: HealthReport) -> None:
-        states = (report.healthy, report.state, *(check.state for check in report.checks))
+        states = (
+            report.healthy,
+            report.state,
+            *(check.state for check in report.checks),
+            *(traffic_of(backend) for backend in report.backends),
+        )
         if states == self._told:
             return
         self._told = states

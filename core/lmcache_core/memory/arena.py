@@ -80,6 +80,11 @@ class Arena:
         with self._lock:
             return sum(size for _, size in self._extents)
 
+    def balance(self) -> tuple[int, int]:
+        """Give used and free bytes as of one moment; together they must make the capacity."""
+        with self._lock:
+            return self._used_bytes, sum(size for _, size in self._extents)
+
     @property
     def blocks(self) -> int:
         """Blocks given out and not yet freed."""

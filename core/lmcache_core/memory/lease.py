@@ -105,6 +105,12 @@ class PromiseTable(Generic[PlanT]):
             promise.lease.release()
         return len(overdue)
 
+    def overdue_s(self) -> float:
+        """For how long the oldest promise has been past its time; 0 where none is."""
+        with self._lock:
+            ends = [waiting[0].expires_at for waiting in self._by_request.values()]
+        return max(0.0, self._clock() - min(ends)) if ends else 0.0
+
     def drop_all(self) -> None:
         """Release every promise, at shutdown."""
         with self._lock:

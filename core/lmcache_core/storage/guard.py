@@ -110,6 +110,7 @@ class GuardedTier:
         self._probes = WorkerPool(f"lmcache-{setup.name}-probe", _PROBE_WORKERS)
         self._lock = threading.Lock()
         self._load_failures = 0
+        self._refused_writes = 0
         self._seen_down = False
         self._warn_after = 0.0
         bypass_gauge = metrics.backend_bypassed.labels(setup.name)
@@ -231,6 +232,11 @@ class GuardedTier:
         """Loads and lookups that raised or timed out since start; misses never count."""
         return self._load_failures
 
+    @property
+    def refused_writes(self) -> int:
+        """Stores of live traffic that the store had no room for, since start."""
+        return self._refused_writes
+
     def ping(self, *, timeout_s: float) -> float:
         """Ask the store; see `Tier.ping`."""
         started = time.monotonic()
@@ -268,6 +274,13 @@ class GuardedTier:
             return self._probe(lambda _: self._backend.usage(), self.options.ping_timeout, "usage")
         except BackendError:
             return BackendUsage()
+
+    def notices(self) -> Sequence[str]:
+        """Say what will surprise later; nothing where the store cannot tell."""
+        try:
+            return tuple(self._probe(lambda _: self._backend.notices(), self.options.ping_timeout, "notices"))
+        except BackendError:
+            return ()
 
     def close(self) -> None:
         """Let go of the store within a second, whatever it does."""
@@ -327,6 +340,8 @@ class GuardedTier:
         self._metrics.put_failed.labels(self.name).inc()
         self._warn("store", error)
         if full:
+            with self._lock:
+                self._refused_writes += 1
             return "full"
         self._on_failure()
         return "timeout" if isinstance(error, BackendTimeoutError) else "error"

@@ -17,6 +17,10 @@ NAME = "LocalCPUBackend"
 class LocalCPUBackend:
     """Keeps chunks in the arena, and lends blocks for staging even while it keeps none.
 
+    Attributes:
+        lent_blocks: Blocks given out by `reserve` since start.
+        refused_blocks: Blocks it was asked for and did not have.
+
     `use_hot` says whether a committed chunk stays to be found. It is on while the operator's setting
     is on or somebody holds it on; whoever lets go undoes his own hold only.
 
@@ -42,6 +46,8 @@ class LocalCPUBackend:
         self._index = LRUIndex()
         self._operator_hot = use_hot
         self._holders: set[str] = set()
+        self.lent_blocks = 0
+        self.refused_blocks = 0
         metrics.local_cache_usage.set_function(lambda: arena.used_bytes)
 
     @property
@@ -68,6 +74,8 @@ class LocalCPUBackend:
                         break
                     continue
                 blocks.append(block)
+            self.lent_blocks += len(blocks)
+            self.refused_blocks += count - len(blocks)
         if len(blocks) < count:
             self._metrics.allocation_failures.inc()
             self._journal.l1_allocation_failed(during, count - len(blocks))

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from lmcache_core.codec.frame import FrameCodec
+from lmcache_core.contracts.control import LocalUsage, WriteBehindUsage
 from lmcache_core.contracts.key import ChunkKey, KeyNamespace
 from lmcache_core.contracts.report import BackendReport
 from lmcache_core.events.journal import Journal
@@ -246,6 +247,33 @@ class StorageManager:
     def bypassed(self) -> dict[str, tuple[str, ...]]:
         """Backends left out, with the owners that hold them."""
         return {tier.name: tuple(sorted(holds)) for tier in self.tiers if (holds := tier.bypass.holds())}
+
+    def local_usage(self) -> LocalUsage:
+        """Tell how tier 0 fares."""
+        used_bytes, free_bytes = self._arena.balance()
+        return LocalUsage(
+            capacity_bytes=self._arena.capacity_bytes,
+            used_bytes=used_bytes,
+            free_bytes=free_bytes,
+            chunks=self.local.chunks,
+            leases=self.promises,
+            overdue_s=self._promises.overdue_s(),
+            lent_blocks=self.local.lent_blocks,
+            refused_blocks=self.local.refused_blocks,
+        )
+
+    def write_behind(self) -> list[WriteBehindUsage]:
+        """Tell how each tier's write-behind queue fares."""
+        return [writer.usage() for writer in self._writers]
+
+    def holds(self, name: str) -> dict[str, Hold]:
+        """Who holds a backend out, by owner."""
+        return next((tier.bypass.holds() for tier in self.tiers if tier.name == name), {})
+
+    def serving(self) -> list[str]:
+        """Tiers that reads may be answered from now."""
+        local = [local_cpu.NAME] if self.local.use_hot else []
+        return local + [tier.name for tier in self.tiers if not tier.bypass.reads]
 
     def describe(self) -> tuple[BackendReport, ...]:
         """Describe the tiers behind tier 0, in order; asks none of them."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass
 
 from lmcache_core.codec.frame import FrameCodec
+from lmcache_core.contracts.control import WriteBehindUsage
 from lmcache_core.contracts.key import ChunkKey
 from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import Block
 from lmcache_core.memory.lease import Lease
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.guard import GuardedTier
+
+log = logging.getLogger(__name__)
 
 _BATCH_BYTES = 8 << 20
 """Enough for one call to be worth its round trip, little enough to end well within a deadline."""
@@ -49,6 +53,7 @@ class WriteBehind:
         self._changed = threading.Condition()
         self._waiting: deque[_Job] = deque()
         self._writing = 0
+        self._shed = 0
         self._stopped = False
         self._gauge = metrics.write_behind_queue.labels(tier.name)
         self._threads = [
@@ -71,6 +76,7 @@ class WriteBehind:
                     self._waiting.append(_Job(key, block, lease))
                     self._gauge.set(len(self._waiting))
                     self._changed.notify()
+                self._shed += reason == "queue_full"
         if reason:
             lease.release()
             self._lose(1, reason)
@@ -80,6 +86,17 @@ class WriteBehind:
     def waiting_chunks(self) -> int:
         """Chunks not written yet."""
         return len(self._waiting) + self._writing
+
+    def usage(self) -> WriteBehindUsage:
+        """Tell how the queue fares."""
+        dead = () if self._stopped else tuple(thread.name for thread in self._threads if not thread.is_alive())
+        return WriteBehindUsage(
+            backend=self._tier.name,
+            waiting_chunks=len(self._waiting),
+            limit_chunks=self._limit,
+            shed_chunks=self._shed,
+            dead_threads=dead,
+        )
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything offered so far has been written or lost; False when that takes too long."""
@@ -106,6 +123,9 @@ class WriteBehind:
         while batch := self._take():
             try:
                 self._write(batch)
+            except Exception:  # noqa: PERF203 - the border of one batch: an error must not end a thread that writes
+                log.exception("%s: writing %d chunk(s) failed", self._tier.name, len(batch))
+                self._lose(len(batch), "error")
             finally:
                 with self._changed:
                     self._writing -= len(batch)
@@ -121,16 +141,15 @@ class WriteBehind:
             return batch
 
     def _write(self, batch: list[_Job]) -> None:
-        for job in batch:
-            if not job.block.sealed:
-                # Two tiers may both seal one block: they write the same bytes.
-                self._codec.seal(job.block.view, job.key.digest)
-                job.block.sealed = True
-
         def finished() -> None:
             for job in batch:
                 job.lease.release()
 
+        try:
+            self._seal(batch)
+        except BaseException:
+            finished()
+            raise
         reason = self._tier.write([(job.key, job.block.view) for job in batch], finished)
         self._journal.l2_stored(
             self._tier.kind, succeeded=0 if reason else len(batch), failed=len(batch) if reason else 0
@@ -139,6 +158,13 @@ class WriteBehind:
             self._lose(len(batch), reason)
         else:
             self._metrics.written_chunks.labels(self._tier.name).inc(len(batch))
+
+    def _seal(self, batch: list[_Job]) -> None:
+        for job in batch:
+            if not job.block.sealed:
+                # Two tiers may both seal one block: they write the same bytes.
+                self._codec.seal(job.block.view, job.key.digest)
+                job.block.sealed = True
 
     def _lose(self, chunks: int, reason: str) -> None:
         if chunks:

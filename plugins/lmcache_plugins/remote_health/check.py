@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -68,9 +68,14 @@ class RemoteBackendHealthCheck(HealthCheck):
         return self._name
 
     @property
-    def fallback_policy(self) -> str:
+    def fallback_policy(self) -> str | Sequence[str]:
         """The store's own, or the configured one."""
         return self._tier.options.fallback_policy
+
+    @property
+    def policy_ladder_secs(self) -> float:
+        """The store's own, or the configured one."""
+        return self._tier.options.policy_ladder_secs
 
     def get_bypass_backend_name(self) -> str:
         """Name the store itself."""

@@ -143,6 +143,8 @@ def test_breaking_every_key_in_turn_gives_nothing_away(path: tuple[str, ...]) ->
     for bad in BAD:
         if path[0] == "plugins" and bad == [CANARY]:
             continue  # that is the name of a plugin
+        if path[-1] == "fallback_policy" and bad == [CANARY]:
+            continue  # that is the name of a policy
         branch: Any = bad
         for part in reversed(path):
             branch = {part: branch}

@@ -5,17 +5,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.core.health.tower import SteeredCheck
+from tests.memory_store import Options
 
 from lmcache_core import CheckResult, HealthState, IrrecoverableException
-from lmcache_core.health.run import CheckTerms, Outcome
+from lmcache_core.health.run import Outcome
+from lmcache_core.health.terms import CheckTerms, TermReader
 from lmcache_core.health.watch import CheckWatch
 
-TERMS = CheckTerms(interval_s=10.0, timeout_s=3.0, rise=1, fall=1, policy="recompute", backend=None)
+TERMS = CheckTerms(interval_s=10.0, timeout_s=3.0, ladder=("recompute",), fast_interval_s=2.0)
 
 
 def a_watch(**terms: object) -> CheckWatch:
     changed = dataclasses.replace(TERMS, **terms)  # type: ignore[arg-type]
-    return CheckWatch(plugin="acme", check=SteeredCheck(), name="steered", terms=changed, now_s=0.0)
+    return CheckWatch(
+        plugin="acme", check=SteeredCheck(), name="steered", reader=TermReader(Options()), terms=changed, now_s=0.0
+    )
 
 
 def outcome(watch: CheckWatch, healthy: bool = True, **how: object) -> Outcome:
@@ -120,7 +124,7 @@ def test_an_answer_that_comes_too_late_changes_nothing() -> None:
     watch.finish(outcome(watch), 5.0)
 
     assert watch.state is HealthState.DOWN
-    assert (watch.is_due(9.9), watch.is_due(10.0)) == (False, True)
+    assert (watch.is_due(6.9), watch.is_due(7.0)) == (False, True)
 
 
 def test_a_request_makes_it_due() -> None:

@@ -69,6 +69,34 @@ class SteeredCheck(HealthCheck):
     def fall(self) -> int:
         return self._term("fall", 1)  # type: ignore[return-value]
 
+    @property
+    def jitter(self) -> float:
+        return self._term("jitter", 0.0)  # type: ignore[return-value]
+
+    @property
+    def initial_delay(self) -> float:
+        return self._term("initial_delay", 0.0)  # type: ignore[return-value]
+
+    @property
+    def fast_interval(self) -> float | None:
+        return self._term("fast_interval", None)  # type: ignore[return-value]
+
+    @property
+    def enforce(self) -> bool:
+        return self._term("enforce", True)  # type: ignore[return-value]
+
+    @property
+    def group(self) -> str:
+        return self._term("group", "")  # type: ignore[return-value]
+
+    @property
+    def depends_on(self) -> tuple[str, ...]:
+        return self._term("depends_on", ())  # type: ignore[return-value]
+
+    @property
+    def policy_ladder_secs(self) -> float | None:
+        return self._term("policy_ladder_secs", None)  # type: ignore[return-value]
+
     def _term(self, name: str, default: object) -> object:
         value = self.terms.get(name, default)
         return value() if callable(value) else value

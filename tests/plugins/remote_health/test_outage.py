@@ -244,14 +244,16 @@ def test_local_cpu_waits_for_no_deadline_once_the_remote_is_left_out(
 def test_an_operators_bypass_survives_the_recovery(cache: MakeCache, redis_server: RedisServer) -> None:
     """In a peer the monitor's recovery removes it."""
     one = cache(extra_config={"fallback_policy": "local_cpu"})
-    one.storage.set_backend_bypass("RemoteBackend", True, owner="operator:alice", reason="maintenance")
     redis_server.pause()
-    await_health(one, lambda report: report.checks[0].state is HealthState.DOWN)
+    await_health(one, lambda report: report.checks[0].engaged)
+    one.storage.set_backend_bypass("RemoteBackend", True, owner="operator:alice", reason="repair")
+    await_health(one, lambda report: report.checks[0].state is HealthState.MAINTENANCE)
     redis_server.resume()
-    await_health(one, lambda report: report.checks[0].state is HealthState.UP)
+    await_health(one, lambda report: not report.checks[0].engaged)
 
     assert one.storage.bypassed() == {"RemoteBackend": ("operator:alice",)}
     assert one.health.report().reason == "backend 'RemoteBackend' is bypassed by operator:alice"
+    assert one.health.report().checks[0].reason == "left out by operator:alice (repair); the check itself is up"
 
 
 def test_one_remote_down_leaves_the_other_serving(cache: MakeCache, redis_server: RedisServer) -> None:
