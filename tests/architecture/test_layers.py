@@ -10,7 +10,7 @@ from typing import Any
 
 Modules = list[Any]  # of conftest's Module
 
-OPTIONAL = {"hiredis", "redis", "starlette", "torch", "transformers", "uvicorn", "yaml"}
+OPTIONAL = {"grpc", "grpc_health", "hiredis", "redis", "starlette", "torch", "transformers", "uvicorn", "yaml"}
 """Third-party libraries of the extras: those that may be imported inside a function."""
 
 FACE = "lmcache_core"

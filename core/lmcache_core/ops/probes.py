@@ -38,7 +38,7 @@ class Probes:
         return self._readiness == "started" or self._monitor.report().healthy
 
     def livez(self, _: Call) -> Page:
-        """200 while the process answers: no failed store and no thread of the cache is worth a restart of the engine."""
+        """200 while the process answers: no store and no thread of the cache is worth a restart of the engine."""
         return Page(HTTPStatus.OK, "text/plain", b"ok\n")
 
     def readyz(self, _: Call) -> Page:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lmcache_core.errors import ConfigError
 from lmcache_core.ops.action import Action
+from lmcache_core.ops.listen import listen, reason_of, with_port
 from lmcache_core.ops.pages import Pages
 from lmcache_core.ops.web import build_app
 
@@ -64,14 +65,14 @@ class OpsServer:
         import uvicorn  # noqa: PLC0415 - optional extra
 
         try:
-            listener = _listen(self._host, self._port)
+            listener = listen(self._host, self._port)
         except OSError as error:
             log.warning(
                 "internal_api_server: cannot listen on %s port %d (%s); the cache runs without HTTP pages, "
                 "choose another internal_api_server_port_start or 0 for any",
                 self._host,
                 self._port,
-                str(error.strerror or error).partition(" (while ")[0],  # the rest repeats the address
+                reason_of(error),
             )
             return
         config = uvicorn.Config(
@@ -86,7 +87,8 @@ class OpsServer:
             timeout_graceful_shutdown=_LINGER_S,
         )
         self._server = uvicorn.Server(config)
-        self._address = _address_of(listener)
+        host, port = listener.getsockname()[:2]
+        self._address = f"http://{with_port(host, port)}"
         self._thread = threading.Thread(
             target=self._serve, args=(self._server, listener), name="lmcache-http", daemon=True
         )
@@ -111,13 +113,3 @@ class OpsServer:
         finally:
             self._address = None
             listener.close()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    return socket.create_server(address, family=family)
-
-
-def _address_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -44,9 +44,7 @@ class Site:
     ) -> None:
         self.tower = Watchtower(Rig(), list(checks), **how)
         self.tower.metrics.registry.register(PeriodicThreadCollector(self.tower.threads))
-        pages = Pages(
-            self.tower.monitor, self.tower.metrics, self.tower.threads, Probes(self.tower.monitor, readiness)
-        )
+        pages = Pages(self.tower.monitor, self.tower.metrics, self.tower.threads, Probes(self.tower.monitor, readiness))
         self.server = OpsServer(pages, host=host, port=port, actions=actions(self.tower))
 
     def get(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Answer:
