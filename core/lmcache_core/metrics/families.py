@@ -52,6 +52,7 @@ class CacheMetrics:
         )
         self.breaker_opened = self._counter("breaker_opened", "Times the circuit breaker opened", backend)
         self.check_healthy = self._gauge("check_healthy", "1 while a health check passes", ("check",))
+        self.check_failures = self._counter("check_failures", "Runs of a health check that failed", ("check",))
         self.check_errors = self._counter("check_errors", "Runs of a health check that raised", ("check",))
         self.health_transitions = self._counter(
             "health_transitions",
