@@ -20,7 +20,9 @@ class MetricSpec:
     Attributes:
         event_type: Which events it sees.
         field: Field of `message` the reduced value goes to.
-        extract: Map; None skips the event, a list or tuple counts as several values. Runs on a thread of the bus.
+        extract: Map; None skips the event, a list or tuple counts as several values. Runs on a thread of
+            telemetry, some time after the event; specs that share one function share its result. It must
+            not change anything, as it may be called twice.
         reduce: From the interval's values to the field's: a number, or a dict for a histogram. Must accept
             an empty sequence, for an interval without events. With Python's own `sum` values are folded
             early and none is ever lost; for any other function they are kept until the interval ends, up to

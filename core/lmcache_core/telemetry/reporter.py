@@ -12,12 +12,13 @@ from typing import Any
 from lmcache_core.contracts.event import Event, EventSubscriber, EventType
 from lmcache_core.contracts.message import REPORTER_FIELDS, ContinuousContextMessage, UsageMessage
 from lmcache_core.contracts.metric import MetricSpec
+from lmcache_core.telemetry.collect import SampleCollector, Taken
 from lmcache_core.telemetry.guard import TelemetryLosses, swallow_telemetry_errors
 from lmcache_core.telemetry.models import KnownModels
 from lmcache_core.telemetry.outbox import BAD_VALUE, UNREACHABLE, Outbox
 from lmcache_core.telemetry.probes import UsageProbe
 from lmcache_core.telemetry.round import MessageRound
-from lmcache_core.telemetry.samples import MAX_BUFFERED_SAMPLES, MessageSamples, SampleCollector, check_cover
+from lmcache_core.telemetry.samples import MAX_BUFFERED_SAMPLES, MessageSamples, check_cover
 
 _SOURCE_FIELDS = frozenset({"sequence_number", "uptime_seconds", "active_seconds"})
 _MOST_PENDING = 256
@@ -26,9 +27,9 @@ _MOST_PENDING = 256
 class MPContinuousUsageReporter(EventSubscriber):
     """Maps events to values as they come, reduces them to messages at each flush, and sends each once.
 
-    Events come on the bus's thread; `announce` and `flush` are called by `UsageFlushThread`. A message
-    that cannot be sent is dropped, never retried; the next one that arrives says how many intervals
-    are missing and why.
+    Events come on the bus's thread and are mapped in batches; `announce` and `flush` are called by
+    `UsageFlushThread`. A message that cannot be sent is dropped, never retried; the next one that
+    arrives says how many intervals are missing and why.
 
     Args:
         specs: Of all messages.
@@ -95,9 +96,9 @@ class MPContinuousUsageReporter(EventSubscriber):
 
     def get_subscriptions(self) -> Mapping[EventType | str, Callable[[Event], None]]:
         """Subscribe to every kind of event that a spec wants, and to registrations of models."""
-        wanted: dict[EventType | str, Callable[[Event], None]] = dict.fromkeys(
-            self._collector.event_types, self._collector.add
-        )
+        wanted: dict[EventType | str, Callable[[Event], None]] = {
+            kind: feed.add for kind, feed in self._collector.feeds.items()
+        }
         wanted[EventType.MP_KV_REGISTERED] = self._on_registered
         return wanted
 
@@ -115,8 +116,9 @@ class MPContinuousUsageReporter(EventSubscriber):
             if message is not None:
                 self._pending.append(message)
                 self._wake()
-        if event.event_type in self._collector.event_types:
-            self._collector.add(event)
+        feed = self._collector.feeds.get(event.event_type)
+        if feed is not None:
+            feed.add(event)
 
     def _note_full(self) -> None:
         if not self._full.is_set():
@@ -149,8 +151,9 @@ class MPContinuousUsageReporter(EventSubscriber):
             ``""``, or the first reason why a message did not arrive.
         """
         deadline_s = None if timeout_s is None else self._clock() + timeout_s
-        totals = self._totals()
-        messages = list(self._end_interval(totals))
+        taken = self._collector.take()
+        totals = self._totals()  # after the last events were mapped
+        messages = list(self._end_interval(taken, totals))
         reasons: dict[str, str] = {}
         for message in messages:
             left_s = None if deadline_s is None else deadline_s - self._clock()
@@ -170,9 +173,9 @@ class MPContinuousUsageReporter(EventSubscriber):
         for make in self._first_messages:
             with swallow_telemetry_errors(self._losses, "first messages"):
                 self._pending.append(make())
-        return [*self._pending, *self._end_interval(self._totals())]
+        return [*self._pending, *self._end_interval(self._collector.take(), self._totals())]
 
-    def _end_interval(self, totals: Mapping[str, int]) -> Iterator[UsageMessage]:
+    def _end_interval(self, taken: Sequence[Taken], totals: Mapping[str, int]) -> Iterator[UsageMessage]:
         now_s = self._clock()
         stamps: dict[str, Any] = {
             "sequence_number": self._sequence,
@@ -186,9 +189,9 @@ class MPContinuousUsageReporter(EventSubscriber):
         self._sequence += 1
         self._flushed_s = now_s
         self._full.clear()
-        taken = {group.message: (group.specs, values) for group, values in self._collector.take()}
+        found = {group.message: (group.specs, values) for group, values in taken}
         for each in self._rounds:
-            specs, values = taken.get(each.message, ((), []))
+            specs, values = found.get(each.message, ((), []))
             with swallow_telemetry_errors(self._losses, each.message.__name__):
                 yield from list(each.messages(specs, values, stamps, self._losses))
         for source in self._sources:

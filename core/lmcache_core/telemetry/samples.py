@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lmcache_core.contracts.event import Event, EventType
+from lmcache_core.contracts.event import Event
 from lmcache_core.contracts.message import REPORTER_FIELDS, UsageMessage
 from lmcache_core.contracts.metric import MetricSpec
-from lmcache_core.telemetry.guard import TelemetryLosses, note_telemetry_error
 
 MAX_BUFFERED_SAMPLES = 65_536  # LMCache's bound
 MOST_SERIES = 64
@@ -48,21 +46,32 @@ class SampleBuffer:
     """Values of one field of one series.
 
     Args:
-        reduce: Of the spec.
+        reduce: Of the spec. Python's own `sum` is folded: its values never exceed a few and none is lost.
         limit: Most values kept, where they cannot be folded.
     """
 
-    __slots__ = ("_reduce", "bound", "folds", "values")
+    __slots__ = ("_folds", "_limit", "values")
 
     def __init__(self, reduce: Callable[[Sequence[Number]], Any], limit: int) -> None:
-        self._reduce = reduce
-        self.folds = reduce is sum
-        self.bound = min(limit, _FOLD_SAMPLES) if self.folds else limit
+        self._folds = reduce is sum
+        self._limit = max(2, min(limit, _FOLD_SAMPLES)) if self._folds else limit
         self.values: list[Number] = []
 
-    def fold(self) -> None:
-        """Put the sum in place of the values."""
-        self.values[:] = [self._reduce(self.values)]
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room; never, where values are folded."""
+        return not self._folds and len(self.values) >= self._limit
+
+    def extend(self, values: Sequence[Number]) -> int:
+        """Keep values; give how many there was no room for."""
+        if self._folds:
+            self.values.append(sum(values))
+            if len(self.values) >= self._limit:
+                self.values[:] = [sum(self.values)]
+            return 0
+        room = self._limit - len(self.values)
+        self.values.extend(values[:room])
+        return max(0, len(values) - room)
 
 
 class MessageSamples:
@@ -81,14 +90,22 @@ class MessageSamples:
         self._series: dict[Series, list[SampleBuffer]] = {}
         self._single = None if message.TAGS else self._open(())
 
-    def buffers(self, event: Event) -> list[SampleBuffer]:
-        """Find where an event's values go, in the order of the specs."""
+    def split(self, events: Sequence[Event]) -> Iterator[tuple[list[SampleBuffer], list[int] | None]]:
+        """Find where events' values go: buffers in the order of the specs, and which events; None for all."""
         if self._single is not None:
-            return self._single
-        metadata = event.metadata
-        series = tuple([metadata.get(tag) for tag in self.message.TAGS])
-        found = self._series.get(series)
-        return self._open(series) if found is None else found
+            yield self._single, None
+            return
+        tags = self.message.TAGS
+        keys = [tuple([event.metadata.get(tag) for tag in tags]) for event in events]
+        distinct = dict.fromkeys(keys)
+        if len(distinct) == 1:
+            yield self._open(keys[0]), None
+            return
+        places: dict[Series, list[int]] = {key: [] for key in distinct}
+        for place, key in enumerate(keys):
+            places[key].append(place)
+        for key, where in places.items():
+            yield self._open(key), where
 
     def take(self) -> list[tuple[Series, list[list[Number]]]]:
         """Take the interval's values of every series seen so far; an idle one has none."""
@@ -100,90 +117,21 @@ class MessageSamples:
         return taken
 
     def _open(self, series: Series) -> list[SampleBuffer]:
+        found = self._series.get(series)
+        if found is not None:
+            return found
         if len(self._series) >= MOST_SERIES:
             series = (OTHER,) * len(self.message.TAGS)
-        if series not in self._series:
-            self._series[series] = [SampleBuffer(spec.reduce, self._limit) for spec in self.specs]
-        return self._series[series]
+        return self._series.setdefault(series, [SampleBuffer(spec.reduce, self._limit) for spec in self.specs])
 
 
-class SampleCollector:
-    """Maps events to values: each spec for itself, so that one that raises never starves its siblings.
-
-    Events come on one thread, `take` on another.
-
-    Args:
-        groups: The message types.
-        losses: Where errors and values that were not kept are counted.
-        on_full: Told, on the events' thread, that a buffer is full.
-    """
-
-    def __init__(self, groups: Sequence[MessageSamples], losses: TelemetryLosses, on_full: Callable[[], None]) -> None:
-        self.groups = tuple(groups)
-        self._losses = losses
-        self._on_full = on_full
-        self._lock = threading.Lock()
-        self._plan: dict[EventType | str, list[tuple[MessageSamples, list[tuple[int, MetricSpec]]]]] = {}
-        for group in self.groups:
-            for kind in dict.fromkeys(spec.event_type for spec in group.specs):
-                places = [(place, spec) for place, spec in enumerate(group.specs) if spec.event_type == kind]
-                self._plan.setdefault(kind, []).append((group, places))
-
-    @property
-    def event_types(self) -> tuple[EventType | str, ...]:
-        """Kinds of event that any spec wants."""
-        return tuple(self._plan)
-
-    def add(self, event: Event) -> None:
-        """Extract and keep an event's values."""
-        for group, places in self._plan[event.event_type]:
-            buffers: list[SampleBuffer] | None = None
-            for place, spec in places:
-                try:
-                    if buffers is None:
-                        with self._lock:
-                            buffers = group.buffers(event)
-                    value = spec.extract(event)
-                except (Exception, SystemExit) as error:  # noqa: BLE001 - the border of one spec
-                    note_telemetry_error(self._losses, f"{group.message.__name__}.{spec.field}", error)
-                    continue
-                if type(value) is int:
-                    self._keep(buffers[place], value)
-                elif value is not None:
-                    self._keep_all(buffers[place], value)
-
-    def take(self) -> list[tuple[MessageSamples, list[tuple[Series, list[list[Number]]]]]]:
-        """Take all values of the interval."""
-        with self._lock:
-            return [(group, group.take()) for group in self.groups]
-
-    def _keep(self, buffer: SampleBuffer, value: Number) -> None:
-        full = False
-        with self._lock:
-            values = buffer.values
-            values.append(value)
-            if len(values) >= buffer.bound:
-                if buffer.folds:
-                    buffer.fold()
-                else:
-                    full = True
-                    if len(values) > buffer.bound:
-                        values.pop()
-                        self._losses.add_samples("full")
-        if full:
-            self._on_full()
-
-    def _keep_all(self, buffer: SampleBuffer, value: object) -> None:
-        for one in value if isinstance(value, list | tuple) else (value,):
-            number = _number(one)
-            if isinstance(number, str):
-                self._losses.add_samples(number)
-            else:
-                self._keep(buffer, number)
+def as_numbers(value: object) -> Iterator[Number | str]:
+    """Give an extracted value as plain numbers, or as the reason why it is none: several where it is a list."""
+    for one in value if isinstance(value, list | tuple) else (value,):
+        yield _number(one)
 
 
 def _number(value: object) -> Number | str:
-    """Give a value as a plain number, or why it is none."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return "not_a_number"
     if isinstance(value, numbers.Integral):

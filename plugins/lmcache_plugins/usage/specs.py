@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from lmcache_core import (
@@ -45,16 +46,20 @@ by plugin ``reuse``."""
 LIFESPAN_MINUTES = (0, 1, 5, 10, 20, 40, 60, 80, 100, 250, 500, 750, 1000, 2500, 5000)
 """Upper bounds, LMCache's; the last is about three and a half days."""
 
+ValueOf = Callable[[str], Callable[[Event], int | float]]
+"""Gives the function that extracts a key of the metadata."""
+
 _FAILURES = ("l1_oom", "l1_contended", "not_found")
 _STORE, _RETRIEVE, _LOOKUP = EventType.MP_STORE_END, EventType.MP_RETRIEVE_END, EventType.MP_LOOKUP_PREFETCH_END
 
 
 def default_metric_specs(context: TelemetryContext) -> Iterator[MetricSpec]:
     """Give the specs of all default messages that fit the deployment."""
-    yield from _continuous()
-    yield from _by_model()
-    yield from _by_store()
-    yield from _of_stores(context.chunk_tokens)
+    value_of = functools.cache(_value_of)  # specs that share a function share what it extracts
+    yield from _continuous(value_of)
+    yield from _by_model(value_of)
+    yield from _by_store(value_of)
+    yield from _of_stores(value_of, context.chunk_tokens)
     if context.deployment_mode == "single_process":
         yield MetricSpec(
             EventType.L1_KEYS_EVICTED,
@@ -73,7 +78,7 @@ def lifespan_histogram(minutes: Sequence[float]) -> Mapping[str, int]:
     return histogram.to_dict()
 
 
-def _continuous() -> Iterator[MetricSpec]:
+def _continuous(value_of: ValueOf) -> Iterator[MetricSpec]:
     for kind, key, field in (
         (_STORE, "num_tokens", "interval_num_stored_tokens"),
         (_RETRIEVE, "num_tokens", "interval_num_hit_tokens"),
@@ -83,10 +88,10 @@ def _continuous() -> Iterator[MetricSpec]:
         (EventType.L1_KEYS_EVICTED, "key_count", "interval_l1_evicted_keys"),
         (EventType.L2_KEYS_EVICTED, "key_count", "interval_l2_evicted_keys"),
     ):
-        yield MetricSpec(kind, field, _value_of(key), sum, ContinuousContextMessage)
+        yield MetricSpec(kind, field, value_of(key), sum, ContinuousContextMessage)
 
 
-def _by_model() -> Iterator[MetricSpec]:
+def _by_model(value_of: ValueOf) -> Iterator[MetricSpec]:
     yield MetricSpec(_LOOKUP, "interval_lookups", _one, sum, ModelUsageMessage)
     for kind, key, field in (
         (_LOOKUP, "requested_tokens", "interval_num_requested_tokens"),
@@ -97,10 +102,10 @@ def _by_model() -> Iterator[MetricSpec]:
         (_RETRIEVE, "num_tokens", "interval_num_hit_tokens"),
         (_STORE, "total_bytes", "interval_stored_kv_size"),
     ):
-        yield MetricSpec(kind, field, _value_of(key), sum, ModelUsageMessage)
+        yield MetricSpec(kind, field, value_of(key), sum, ModelUsageMessage)
 
 
-def _by_store() -> Iterator[MetricSpec]:
+def _by_store(value_of: ValueOf) -> Iterator[MetricSpec]:
     for kind, key, field in (
         (EventType.L2_STORE_COMPLETED, "bytes_transferred", "interval_stored_bytes"),
         (EventType.L2_STORE_COMPLETED, "succeeded_count", "interval_store_succeeded_keys"),
@@ -108,18 +113,18 @@ def _by_store() -> Iterator[MetricSpec]:
         (EventType.L2_LOAD_TASK_SUBMITTED, "key_count", "interval_load_submitted_keys"),
         (EventType.L2_LOAD_TASK_SUBMITTED, "total_bytes", "interval_load_submitted_bytes"),
     ):
-        yield MetricSpec(kind, field, _value_of(key), sum, L2ConnectorUsageMessage)
+        yield MetricSpec(kind, field, value_of(key), sum, L2ConnectorUsageMessage)
 
 
-def _of_stores(chunk_tokens: int) -> Iterator[MetricSpec]:
+def _of_stores(value_of: ValueOf, chunk_tokens: int) -> Iterator[MetricSpec]:
     done, failed = EventType.L2_LOAD_TASK_COMPLETED, EventType.L2_PREFETCH_FAILED
     yield MetricSpec(_LOOKUP, "interval_l2_lookup_keys", _beyond_memory(chunk_tokens), sum, L2UsageMessage)
-    yield MetricSpec(done, "interval_l2_loaded_keys", _value_of("succeeded_count"), sum, L2UsageMessage)
+    yield MetricSpec(done, "interval_l2_loaded_keys", value_of("succeeded_count"), sum, L2UsageMessage)
     yield MetricSpec(done, "interval_l2_load_failed_keys", _unloaded, sum, L2UsageMessage)
     for reason in _FAILURES:
         yield MetricSpec(failed, f"interval_l2_prefetch_failures_{reason}", _counts(reason), sum, L2UsageMessage)
     yield MetricSpec(failed, "interval_l2_prefetch_failures_other", _counts_other, sum, L2UsageMessage)
-    evicted = _value_of("key_count")
+    evicted = value_of("key_count")
     yield MetricSpec(EventType.L2_KEYS_EVICTED, "interval_l2_evicted_keys", evicted, sum, L2UsageMessage)
 
 
