@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lmcache_core.contracts.event import Event
+from lmcache_core.contracts.message import UsageMessage
 from lmcache_core.telemetry.attribution import UNKNOWN, architecture_of, joined, public_model_name
 from lmcache_core.telemetry.messages import MPInstanceMessage
-from lmcache_core.telemetry.samples import MOST_SERIES, OTHER, Series
+from lmcache_core.telemetry.samples import MOST_SERIES, OTHER, Series, event_tags
 
 
 class KnownModels:
@@ -37,20 +38,17 @@ class KnownModels:
             model_type=public_model_name(metadata["model_type"]) if metadata.get("model_type") else "",
         )
 
-    def tags(self, names: tuple[str, ...], series: Series) -> Mapping[str, str]:
+    def tags(self, message: type[UsageMessage], series: Series) -> Mapping[str, str]:
         """Give a series' tags as they may be reported."""
-        raw = dict(zip(names, series, strict=True))
-        return {name: self._tag(name, raw) for name in names}
+        raw = dict(zip(event_tags(message), series, strict=True))
+        return {name: self._tag(name, raw) for name in message.TAGS}
 
     def _tag(self, name: str, raw: Mapping[str, Any]) -> str:
-        if raw[name] == OTHER:
-            return OTHER
-        if name == "model_name":
-            return public_model_name(raw[name])
         if name == "attn_arch":
-            told = raw.get("attn_arch")
-            return told if isinstance(told, str) else self._architectures.get(str(raw.get("model_name") or ""), UNKNOWN)
-        return public_model_name(raw[name]) if raw[name] not in {None, ""} else UNKNOWN
+            model = raw.get("model_name")
+            return OTHER if model == OTHER else self._architectures.get(str(model or ""), UNKNOWN)
+        value = raw[name]
+        return UNKNOWN if value in {None, ""} and name != "model_name" else public_model_name(value)
 
 
 def _shapes(value: object) -> str:

@@ -59,7 +59,7 @@ class MessageRound:
         """Put series together that are reported under the same tags."""
         merged: dict[_Tags, list[list[Number]]] = {}
         for series, values in taken:
-            tags = tuple(self._models.tags(self.message.TAGS, series).items())
+            tags = tuple(self._models.tags(self.message, series).items())
             columns = merged.setdefault(tags, [[] for _ in specs])
             for column, more in zip(columns, values, strict=True):
                 column.extend(more)

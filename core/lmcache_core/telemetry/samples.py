@@ -17,6 +17,9 @@ MOST_SERIES = 64
 """Combinations of tags of one message that are told apart; what comes later is one more, ``other``."""
 
 OTHER = "other"
+DERIVED_TAGS = frozenset({"attn_arch"})
+"""Tags that follow from others and are not looked for in events."""
+
 _FOLD_SAMPLES = 1_024
 
 Number = int | float
@@ -40,6 +43,11 @@ def check_cover(message: type[UsageMessage], specs: Sequence[MetricSpec], probed
     if any(fields for _, fields in faults):
         text = "; ".join(f"{fault}: {', '.join(fields)}" for fault, fields in faults if fields)
         raise ValueError(f"metric specs of usage message {message.__name__}: {text}")
+
+
+def event_tags(message: type[UsageMessage]) -> tuple[str, ...]:
+    """Name the tags that a message's series are told apart by, as the events have them."""
+    return tuple(tag for tag in message.TAGS if tag not in DERIVED_TAGS)
 
 
 class SampleBuffer:
@@ -86,6 +94,7 @@ class MessageSamples:
     def __init__(self, message: type[UsageMessage], specs: Sequence[MetricSpec], limit: int) -> None:
         self.message = message
         self.specs = tuple(specs)
+        self._tags = event_tags(message)
         self._limit = max(1, limit // MOST_SERIES) if message.TAGS else limit
         self._series: dict[Series, list[SampleBuffer]] = {}
         self._single = None if message.TAGS else self._open(())
@@ -95,15 +104,13 @@ class MessageSamples:
         if self._single is not None:
             yield self._single, None
             return
-        tags = self.message.TAGS
-        keys = [tuple([event.metadata.get(tag) for tag in tags]) for event in events]
-        distinct = dict.fromkeys(keys)
-        if len(distinct) == 1:
-            yield self._open(keys[0]), None
+        columns = [[event.metadata.get(tag) for event in events] for tag in self._tags]
+        if all(len(set(column)) == 1 for column in columns):
+            yield self._open(tuple([column[0] for column in columns])), None
             return
-        places: dict[Series, list[int]] = {key: [] for key in distinct}
-        for place, key in enumerate(keys):
-            places[key].append(place)
+        places: dict[Series, list[int]] = {}
+        for place, key in enumerate(zip(*columns, strict=True)):
+            places.setdefault(key, []).append(place)
         for key, where in places.items():
             yield self._open(key), where
 
@@ -121,7 +128,7 @@ class MessageSamples:
         if found is not None:
             return found
         if len(self._series) >= MOST_SERIES:
-            series = (OTHER,) * len(self.message.TAGS)
+            series = (OTHER,) * len(self._tags)
         return self._series.setdefault(series, [SampleBuffer(spec.reduce, self._limit) for spec in self.specs])
 
 

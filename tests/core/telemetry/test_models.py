@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lmcache_core import Event, EventType
-from lmcache_core.telemetry.messages import MPInstanceMessage
+from lmcache_core.telemetry.messages import L2ConnectorUsageMessage, ModelUsageMessage, MPInstanceMessage
 from lmcache_core.telemetry.models import KnownModels
 
 
@@ -41,11 +41,11 @@ def test_once_for_each_model_and_world_size() -> None:
 
 def test_a_models_attention_becomes_the_tag_of_its_counters() -> None:
     models = KnownModels()
-    before = models.tags(("model_name", "attn_arch"), ("Qwen/Qwen3-8B", None))
+    before = models.tags(ModelUsageMessage, ("Qwen/Qwen3-8B",))
     models.register(registered())
 
     assert before == {"model_name": "Qwen/Qwen3-8B", "attn_arch": "unknown"}
-    assert models.tags(("model_name", "attn_arch"), ("Qwen/Qwen3-8B", None))["attn_arch"] == "full+swa"
+    assert models.tags(ModelUsageMessage, ("Qwen/Qwen3-8B",))["attn_arch"] == "full+swa"
 
 
 def test_a_private_model_keeps_its_attention_and_loses_its_name() -> None:
@@ -54,14 +54,14 @@ def test_a_private_model_keeps_its_attention_and_loses_its_name() -> None:
 
     assert message is not None
     assert (message.model_name, message.kv_shapes, message.kv_dtypes) == ("private", "1x2", "float16")
-    assert models.tags(("model_name", "attn_arch"), ("/srv/models/secret", None)) == {
+    assert models.tags(ModelUsageMessage, ("/srv/models/secret",)) == {
         "model_name": "private",
         "attn_arch": "full+swa",
     }
 
 
 def test_other_stays_other() -> None:
-    assert KnownModels().tags(("model_name", "attn_arch"), ("other", "other")) == {
+    assert KnownModels().tags(ModelUsageMessage, ("other",)) == {
         "model_name": "other",
         "attn_arch": "other",
     }
@@ -76,3 +76,10 @@ def test_a_shape_of_one_group_may_be_flat() -> None:
 def test_an_empty_registration_is_told_as_unknown() -> None:
     message = KnownModels().register(Event(EventType.MP_KV_REGISTERED, 0.0, {}))
     assert message == MPInstanceMessage("private", 1, "", "", "", "unknown", use_mla=False, model_type="")
+
+
+def test_the_other_tags_are_the_events_own() -> None:
+    models = KnownModels()
+    assert models.tags(L2ConnectorUsageMessage, ("redis",)) == {"l2_name": "redis"}
+    assert models.tags(L2ConnectorUsageMessage, (None,)) == {"l2_name": "unknown"}
+    assert models.tags(L2ConnectorUsageMessage, ("redis://me:hunter2@h",)) == {"l2_name": "private"}
