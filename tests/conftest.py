@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -18,3 +19,9 @@ def redis_server() -> Iterator[RedisServer]:
     """A plain server of its own, empty, on loopback and a unix socket."""
     with RedisServer() as server:
         yield server
+
+
+def pytest_report_header() -> str:
+    """Say which tests this machine cannot make."""
+    found = shutil.which("promtool")
+    return f"promtool: {found or 'not on the path; tests/deploy/prometheus/test_promtool.py is left out'}"

@@ -56,6 +56,7 @@ class WriteBehind:
         self._shed = 0
         self._stopped = False
         self._gauge = metrics.write_behind_queue.labels(tier.name)
+        metrics.write_behind_limit.labels(tier.name).set(limit_chunks)
         self._threads = [
             threading.Thread(target=self._run, name=f"lmcache-{tier.name}-behind-{number}", daemon=True)
             for number in range(max(1, tier.connections // 2))
