@@ -69,14 +69,9 @@ class MPContinuousUsageReporter(EventSubscriber):
             MessageRound(message, probe, self._models) for message, probe in _messages(specs, probes).items()
         ]
         self._tells_losses = any(each.message is ContinuousContextMessage for each in self._rounds)
-        groups = [
-            MessageSamples(each.message, fitting, max_buffered_samples)
-            for each in self._rounds
-            if (fitting := [spec for spec in specs if spec.message is each.message])
-        ]
-        for each in self._rounds:
-            check_cover(each.message, [spec for spec in specs if spec.message is each.message], each.probed)
-        self._collector = SampleCollector(groups, losses, self._note_full)
+        self._collector = SampleCollector(
+            _groups(self._rounds, specs, max_buffered_samples), losses, on_full=self._note_full
+        )
         self._pending: deque[UsageMessage] = deque(maxlen=_MOST_PENDING)
         self._wake: Callable[[], None] = _do_nothing
         self._stop: Callable[[], object] = _do_nothing
@@ -219,6 +214,17 @@ def _messages(specs: Iterable[MetricSpec], probes: Iterable[UsageProbe]) -> dict
     found: dict[type[UsageMessage], UsageProbe | None] = dict.fromkeys(types)
     found.update((probe.message, probe) for probe in probes)
     return found
+
+
+def _groups(rounds: Iterable[MessageRound], specs: Sequence[MetricSpec], limit: int) -> list[MessageSamples]:
+    """Give the samples of every message that has specs; raises ValueError where a message is not covered exactly."""
+    groups = []
+    for each in rounds:
+        own = [spec for spec in specs if spec.message is each.message]
+        check_cover(each.message, own, each.probed)
+        if own:
+            groups.append(MessageSamples(each.message, own, limit))
+    return groups
 
 
 def _place(message: type[UsageMessage]) -> tuple[bool, str]:

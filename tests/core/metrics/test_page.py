@@ -11,6 +11,8 @@ from lmcache_core.events.bus import EventBus
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.metrics.health import HealthCollector
 from lmcache_core.metrics.threads import PeriodicThreadCollector
+from lmcache_core.metrics.usage import UsageCollector
+from lmcache_core.telemetry.guard import TelemetryLosses
 from lmcache_core.threads import PeriodicThreadRegistry
 
 PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
@@ -23,6 +25,13 @@ class StubMonitor:
 
     def report(self) -> HealthReport:
         return HealthReport(healthy=True, state=HealthState.UP, reason="", since_s=0.0)
+
+
+class NothingSent:
+    """An outbox that is never used."""
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        return {}
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +47,7 @@ def test_the_page_has_exactly_the_families(page: dict[str, tuple[str, tuple[str,
     metrics = CacheMetrics()
     metrics.registry.register(PeriodicThreadCollector(PeriodicThreadRegistry()))
     metrics.registry.register(HealthCollector(StubMonitor()))
+    metrics.registry.register(UsageCollector(NothingSent(), TelemetryLosses()))
     EventBus(metrics)  # it shows its own families there
 
     assert set(page) == {family.name for family in metrics.registry.collect()}
