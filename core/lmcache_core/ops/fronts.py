@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from lmcache_core.config.model import CoreConfig
+from lmcache_core.contracts.push import PushHealthCheck
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.ops.access import AccessToken
@@ -17,6 +19,8 @@ from lmcache_core.ops.push import PushDesk
 from lmcache_core.ops.server import OpsServer
 from lmcache_core.ops.services import Services
 from lmcache_core.threads import PeriodicThreadRegistry
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ def build_fronts(
             port=_port(values.internal_api_server_port_start, rank),
             actions=[*PushDesk(monitor, access).actions(), *OverrideDesk(oversight.overrides, access).actions()],
         )
+    else:
+        _warn_of_deaf_checks(monitor)
     if values.internal_grpc_port is not None:
         grpc = GrpcHealthServer(
             Services(monitor, probes, backends),
@@ -97,6 +103,15 @@ def build_fronts(
             threads=threads,
         )
     return Fronts(http, grpc, oversight)
+
+
+def _warn_of_deaf_checks(monitor: HealthMonitor) -> None:
+    deaf = [repr(check.name()) for check in monitor.get_health_checks() if isinstance(check, PushHealthCheck)]
+    if deaf:
+        log.warning(
+            "health checks %s take reports over HTTP and no report can arrive: set internal_api_server_enabled = true",
+            ", ".join(deaf),
+        )
 
 
 def _port(port: int, rank: int) -> int:

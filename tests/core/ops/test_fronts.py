@@ -99,3 +99,12 @@ def test_after_the_stop_both_ports_are_free(make: Make) -> None:
 
     for port in ports:
         socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_push_checks_that_no_report_can_reach_are_a_warning(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    make(extra_config={"push": {"checks": [{"name": "gpu-errors", "ttl_s": 60.0}]}})
+
+    assert (
+        "health checks 'gpu-errors' take reports over HTTP and no report can arrive: set "
+        "internal_api_server_enabled = true"
+    ) in caplog.messages
