@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lmcache_core.config.model import TableOwner, build_model
+from lmcache_core.config.usage import USAGE_KEYS
 
 
 def json_schema(owners: Sequence[TableOwner]) -> dict[str, Any]:
@@ -19,4 +20,5 @@ def json_schema(owners: Sequence[TableOwner]) -> dict[str, Any]:
     """
     schema = build_model(owners).model_json_schema(by_alias=True)
     schema["title"] = "lmcache.toml"
+    schema["properties"].update({name: dict(key) for name, key in USAGE_KEYS.items()})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

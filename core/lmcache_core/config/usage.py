@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from lmcache_core.config.origin import KeyPath, Layer
 from lmcache_core.config.words import truth
@@ -17,6 +17,35 @@ SWITCHES: Final = ("LMCACHE_TRACK_USAGE", "DO_NOT_TRACK")
 
 DEFAULT_INTERVAL_S: Final = 600.0
 LEAST_INTERVAL_S: Final = 1.0
+
+USAGE_KEYS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "track_usage": {
+            "type": "boolean",
+            "default": True,
+            "description": "False forbids usage telemetry, whatever else is set.",
+        },
+        "usage_endpoint": {
+            "type": "string",
+            "format": "uri",
+            "writeOnly": True,
+            "description": "Your own collector of usage telemetry, `http://` or `https://`; without it nothing is sent.",
+        },
+        "usage_track_url": {
+            "type": "string",
+            "format": "uri",
+            "writeOnly": True,
+            "description": "LMCache's name for `usage_endpoint`.",
+        },
+        "usage_track_interval": {
+            "type": "number",
+            "default": DEFAULT_INTERVAL_S,
+            "exclusiveMinimum": 0,
+            "description": "Seconds between two reports of usage telemetry; at least 1.",
+        },
+    }
+)
+"""The keys as the JSON Schema has them. They are in no model, as a bad one is no reason not to start."""
 
 _ENDPOINT_KEYS: Final = ("usage_endpoint", "usage_track_url")  # the second is LMCache's name for it
 _INTERVAL_KEY: Final = "usage_track_interval"

@@ -36,3 +36,8 @@ def test_a_secret_is_marked() -> None:
 
 def test_bounds_are_there() -> None:
     assert SCHEMA["properties"]["chunk_size"]["minimum"] == 1
+
+
+def test_the_keys_of_usage_telemetry_are_there() -> None:
+    assert {"track_usage", "usage_endpoint", "usage_track_url", "usage_track_interval"} <= set(SCHEMA["properties"])
+    assert SCHEMA["properties"]["usage_endpoint"]["writeOnly"] is True
