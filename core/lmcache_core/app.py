@@ -26,6 +26,7 @@ from lmcache_core.events.journal import Journal
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.loading import Loaded, load
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
+from lmcache_core.metering import build_telemetry
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.metrics.health import HealthCollector
 from lmcache_core.metrics.threads import PeriodicThreadCollector
@@ -35,6 +36,7 @@ from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.manager import StorageManager
 from lmcache_core.storage.sweeper import LeaseSweeper
+from lmcache_core.telemetry.start import Telemetry
 from lmcache_core.threads import PeriodicThreadRegistry
 from lmcache_core.tiers import build_tiers
 from lmcache_core.version import __version__
@@ -66,6 +68,7 @@ class CacheManager:
         grpc: The gRPC health service, or None; `grpc.address` says where.
         config: The validated configuration with each value's origin.
         registry: The plugins.
+        usage: Usage telemetry, None before `start`; `usage.status()`.
         init_failed_reason: ``""``, or why this instance only recomputes.
     """
 
@@ -79,6 +82,7 @@ class CacheManager:
         rank: int = 0,
         model_type: str = "",
     ) -> None:
+        self._loaded = loaded
         self.config = loaded.configuration
         self.registry = loaded.registry
         self._values = loaded.configuration.values
@@ -100,6 +104,7 @@ class CacheManager:
         self._codec = FrameCodec(layout, self._values.chunk_size)
         self._journal = Journal(self.bus, chunk_tokens=self._values.chunk_size, chunk_bytes=self._codec.payload_bytes)
         self.init_failed_reason = ""
+        self.usage: Telemetry | None = None
         self._plugins_failed = dict(loaded.registry.failed())
         self.storage = self._build_storage(loaded)
         self.oversight = Oversight(
@@ -332,7 +337,22 @@ class CacheManager:
         context = TelemetryContext(
             chunk_tokens=self._values.chunk_size, deployment_mode="single_process", settings=self.settings
         )
-        for declared in self.registry.event_subscribers(context, on_hook_error=self._count_hook_error):
+        declared_subscribers = self.registry.event_subscribers(context, on_hook_error=self._count_hook_error)
+        self.usage = build_telemetry(
+            self._loaded,
+            storage=self.storage,
+            layout=self._layout,
+            labels=self._labels,
+            world_size=self._world_size,
+            bus=self.bus,
+            threads=self._threads,
+            context=context,
+            metrics=self.metrics.registry,
+            sources=[declared.value for declared in declared_subscribers],
+            on_hook_error=self._count_hook_error,
+        )
+        self.usage.start()  # before the others: the bus ends subscribers in reverse order
+        for declared in declared_subscribers:
             kind = type(declared.value).__name__
             self.bus.register_subscriber(f"{declared.plugin}:{kind}", declared.value)
 

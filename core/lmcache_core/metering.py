@@ -1,0 +1,79 @@
+"""Builds the usage telemetry of an in-process cache, from what it may read of the cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry
+
+from lmcache_core.contracts.event import EventSubscriber
+from lmcache_core.contracts.layout import KVLayout
+from lmcache_core.contracts.metric import TelemetryContext
+from lmcache_core.events.bus import EventBus
+from lmcache_core.loading import Loaded
+from lmcache_core.storage.manager import StorageManager
+from lmcache_core.telemetry.engine_message import engine_message
+from lmcache_core.telemetry.machine import describe_machine
+from lmcache_core.telemetry.probes import StoreUsage, memory_probe, stores_probe
+from lmcache_core.telemetry.start import Telemetry
+from lmcache_core.threads import PeriodicThreadRegistry
+
+
+def build_telemetry(
+    loaded: Loaded,
+    *,
+    storage: StorageManager,
+    layout: KVLayout,
+    labels: Mapping[str, str],
+    world_size: int,
+    bus: EventBus,
+    threads: PeriodicThreadRegistry,
+    context: TelemetryContext,
+    metrics: CollectorRegistry,
+    sources: Sequence[EventSubscriber],
+    on_hook_error: Callable[[str], None],
+) -> Telemetry:
+    """Join the cache's state with what plugins declare; makes no thread and no file.
+
+    Args:
+        loaded: Plugins and configuration.
+        storage: Read when an interval ends.
+        layout: Of the engine's KV.
+        labels: `CacheView.labels`.
+        world_size: Ranks that split the KV.
+        bus: Where events come from.
+        threads: Of the cache instance.
+        context: What specs may need to know.
+        metrics: Shows what was sent and lost.
+        sources: Subscribers that may give messages of their own.
+        on_hook_error: Told the plugin whose hook raised.
+    """
+
+    def stores() -> Iterator[StoreUsage]:
+        for tier in storage.tiers:
+            usage = tier.usage()
+            yield StoreUsage(l2_name=tier.kind, bytes_used=usage.bytes_used, capacity_bytes=usage.capacity_bytes)
+
+    arena, configuration = storage.local.arena, loaded.configuration
+    return Telemetry(
+        configuration.usage,
+        registry=loaded.registry,
+        bus=bus,
+        threads=threads,
+        context=context,
+        metrics=metrics,
+        probes=[memory_probe(lambda: (arena.used_bytes, arena.capacity_bytes)), stores_probe(stores)],
+        sources=sources,
+        first_messages=[
+            lambda: describe_machine(os.environ),
+            lambda: engine_message(
+                configuration.values,
+                layout,
+                model_name=labels["model_name"],
+                world_size=world_size,
+                rank=int(labels["worker_id"]),
+            ),
+        ],
+        on_hook_error=on_hook_error,
+    )
