@@ -76,6 +76,9 @@ class Explanation:
     grounds: tuple[Ground, ...]
 
 
+_TRIAL_IS_DUE = Step(what="the next call that reaches it is a trial")
+
+
 def explain(report: HealthReport, backend: str | None = None) -> list[Explanation]:
     """Explain the system and each backend, or one backend.
 
@@ -147,10 +150,13 @@ def _explain_system(report: HealthReport) -> Explanation:
 def _explain_backend(backend: BackendReport, report: HealthReport) -> Explanation:
     checks = [check for check in report.checks if check.backend == backend.name]
     state = _state_of(backend, checks)
+    operators = [hold for hold in backend.holds if hold.owner.startswith(_OPERATOR)]
+    policies = [hold for hold in backend.holds if not hold.owner.startswith(_OPERATOR)]
     grounds = [
-        *(_of_hold(hold, checks) for hold in backend.holds),
+        *(_of_hold(hold, checks) for hold in operators),
         _of_breaker(backend),
-        *(_of_check(check) for check in _worst_first(checks)),
+        *(_of_check(check, backend) for check in _worst_first(checks)),
+        *(_of_hold(hold, checks) for hold in policies),
     ]
     return Explanation(
         name=backend.name,
@@ -177,9 +183,9 @@ def _state_of(backend: BackendReport, checks: Sequence[CheckReport]) -> str:
 def _traffic(backend: BackendReport, report: HealthReport) -> str:
     word, _ = traffic_of(backend)
     if not report.healthy:
-        return "none, as everything is recomputed"
+        return "nothing, as everything is recomputed"
     if word == "left out" or backend.breaker.state == _OPEN:
-        return "none"
+        return "nothing"
     if backend.breaker.state == _HALF_OPEN:
         return "one trial call at a time"
     share = "" if backend.breaker.share >= 1 else f", {backend.breaker.share:.0%} of it"
@@ -190,7 +196,7 @@ def _reason(backend: BackendReport, checks: Sequence[CheckReport]) -> str:
     reasons = [describe_hold(hold) for hold in backend.holds if not hold.owner.startswith("check:")]
     if backend.breaker.state != _CLOSED:
         reasons.append(f"breaker {backend.breaker.state.replace('_', '-')}: {backend.breaker.reason}")
-    reasons += [check.reason for check in _worst_first(checks) if check.state in _ORDER and check.reason]
+    reasons += [_own(check.reason, backend) for check in _worst_first(checks) if check.state in _ORDER and check.reason]
     return "; ".join(dict.fromkeys(reasons))
 
 
@@ -212,21 +218,22 @@ def _of_hold(hold: HoldReport, checks: Sequence[CheckReport]) -> Ground:
 
 def _of_breaker(backend: BackendReport) -> Ground:
     breaker = backend.breaker
-    evidence = [f"{breaker.bad_calls} of {breaker.calls} calls in the window failed or were slow"]
+    evidence = []
     if breaker.reason:
-        evidence.insert(0, f"opened last because {breaker.reason}")
-        evidence.append(f"opened {_times(breaker.opened)}")
-    evidence.append(f"{backend.load_failures} failed loads since start")
+        evidence.append(f"opened {_times(breaker.opened)}, last because {breaker.reason}")
+    if breaker.calls:
+        evidence.append(f"{breaker.bad_calls} of the last {breaker.calls} calls failed or were slow")
+    evidence.append(f"failed loads since start: {backend.load_failures}")
     if backend.last_failure is not None:
         failure = backend.last_failure
-        evidence.append(f"last failure, a {failure.call}, {span(failure.age_s)} ago: {failure.reason}")
+        evidence.append(f"last failure, a {failure.call}, {span(failure.age_s)} ago: {_own(failure.reason, backend)}")
     if backend.last_ping is not None:
         evidence.append(_ping(backend))
     if backend.waiting_chunks:
         evidence.append(f"{backend.waiting_chunks} chunks wait to be written")
     steps = {
-        _OPEN: (Step(what="a trial call", in_s=breaker.next_trial_s),),
-        _HALF_OPEN: (Step(what="the next call is a trial"),),
+        _OPEN: (_TRIAL_IS_DUE if breaker.next_trial_s <= 0 else Step(what="a trial call", in_s=breaker.next_trial_s),),
+        _HALF_OPEN: (_TRIAL_IS_DUE,),
         "ramp": (Step(what=f"more than {breaker.share:.0%} of the traffic, then all of it"),),
     }
     return Ground(
@@ -247,8 +254,15 @@ def _ping(backend: BackendReport) -> str:
     return f"last ping {word} after {ping.latency_ms:.1f} ms, {span(ping.age_s)} ago"
 
 
-def _of_check(check: CheckReport) -> Ground:
-    evidence = [check.reason] if check.reason else []
+def _own(reason: str, backend: BackendReport | None) -> str:
+    """Leave out the backend's name and address where the reader knows them."""
+    if backend is None:
+        return reason
+    return reason.removeprefix(f"{backend.name} ({backend.url}): ").removeprefix(f"{backend.name}: ")
+
+
+def _of_check(check: CheckReport, backend: BackendReport | None = None) -> Ground:
+    evidence = [_own(check.reason, backend)] if check.reason else []
     if check.fails > 1:
         evidence.append(f"failed {check.fails} times in a row")
     if check.age_s is not None:

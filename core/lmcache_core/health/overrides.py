@@ -199,6 +199,10 @@ class Overrides:
             for backend in backends
         )
 
+    def left_s(self, override: Override) -> float:
+        """Seconds until one ends."""
+        return override.left_s(self._wall_clock())
+
     @property
     def none_left(self) -> bool:
         """Whether overrides leave every store behind tier 0 out of reads."""
@@ -332,4 +336,5 @@ class Overrides:
 def override_as_json(override: Override) -> dict[str, Any]:
     """Give an override as pages and the audit log show it: times for people and for programs."""
     values: Mapping[str, Any] = override.as_json()
-    return {**values, "created": wall_time(override.created_unix_s), "expires": wall_time(override.expires_unix_s)}
+    times = {"created": wall_time(override.created_unix_s), "expires": wall_time(override.expires_unix_s)}
+    return {**values, **times, "ttl_s": round(override.expires_unix_s - override.created_unix_s, 3)}

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from lmcache_core.errors import OverrideError
+from lmcache_core.health.override import Override
 from lmcache_core.health.overrides import Overrides, override_as_json
 from lmcache_core.ops.access import AccessToken
 from lmcache_core.ops.action import Action, Call
@@ -53,7 +54,7 @@ class OverrideDesk:
 
     def show(self, _: Call) -> Page:
         """List what is in force."""
-        active = [override_as_json(one) for one in self._overrides.active()]
+        active = [self._shown(one) for one in self._overrides.active()]
         return json_page({"overrides": active, "persistent": self._overrides.persistent})
 
     def add(self, call: Call) -> Page:
@@ -73,7 +74,7 @@ class OverrideDesk:
                 override, told = self._overrides.add(**order), {}
         except OverrideError as error:
             return _refused(error)
-        told |= {"override": override_as_json(override), "persistent": self._overrides.persistent}
+        told |= {"override": self._shown(override), "persistent": self._overrides.persistent}
         return json_page({**told, "notes": self._notes()}, HTTPStatus.CREATED)
 
     def remove(self, call: Call) -> Page:
@@ -88,6 +89,9 @@ class OverrideDesk:
         except OverrideError as error:
             return _refused(error)
         return json_page({"removed": override_as_json(override)})
+
+    def _shown(self, override: Override) -> dict[str, Any]:
+        return {**override_as_json(override), "left_s": round(self._overrides.left_s(override), 3)}
 
     def _notes(self) -> list[str]:
         notes = []

@@ -9,7 +9,6 @@ import pytest
 from tests.core.health.tower import SteeredCheck, Watchtower
 from tests.memory_store import Rig
 
-from lmcache_core.cli.health import _span
 from lmcache_core.cli.main import main
 from lmcache_core.ops.pages import Pages
 from lmcache_core.ops.server import OpsServer
@@ -119,7 +118,7 @@ def test_nobody_there_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> Non
 def test_no_answer_is_given_up_after_two_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmcache_core.cli.health._TIMEOUT_S", 0.1)
+    monkeypatch.setattr("lmcache_core.cli.cache_page.TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         code = main(["health", "--url", url])
@@ -206,23 +205,3 @@ def test_an_address_that_is_none_ends_with_2(url: str, sentence: str, capsys: py
 
     assert code == 2
     assert capsys.readouterr().err == f"error: {sentence}\n"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0.0 s"),
-        (9.94, "9.9 s"),
-        (10, "10 s"),
-        (119, "119 s"),
-        (120, "2 min"),
-        (7199, "119 min"),
-        (7200, "2 h"),
-        (172800, "2 d"),
-        (None, "-"),
-        ("x", "-"),
-        (True, "-"),
-    ],
-)
-def test_spans_are_short(seconds: object, text: str) -> None:
-    assert _span(seconds) == text
