@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +13,6 @@ from lmcache_core.config.model import CoreConfig, ExtraConfig
 from lmcache_core.contracts.control import LocalUsage, ThreadReport, WriteBehindUsage
 from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.contracts.health import HealthCheck
-from lmcache_core.contracts.key import KeyNamespace
 from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.contracts.metric import TelemetryContext
 from lmcache_core.contracts.report import HealthReport
@@ -24,6 +22,7 @@ from lmcache_core.errors import ConfigError, PluginError
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
 from lmcache_core.health.monitor import HealthMonitor
+from lmcache_core.instance import Instance
 from lmcache_core.loading import Loaded, load
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 from lmcache_core.metering import build_telemetry
@@ -72,36 +71,18 @@ class CacheManager:
         init_failed_reason: ``""``, or why this instance only recomputes.
     """
 
-    def __init__(
-        self,
-        loaded: Loaded,
-        *,
-        layout: KVLayout,
-        model_name: str,
-        world_size: int = 1,
-        rank: int = 0,
-        model_type: str = "",
-    ) -> None:
+    def __init__(self, loaded: Loaded, instance: Instance) -> None:
         self._loaded = loaded
         self.config = loaded.configuration
         self.registry = loaded.registry
         self._values = loaded.configuration.values
-        self._layout = layout
-        self._labels = {
-            "instance_id": self._values.lmcache_instance_id or uuid.uuid4().hex[:12],
-            "model_name": model_name,
-            "worker_id": str(rank),
-            "role": "worker",
-        }
-        self._world_size = world_size
-        self._rank = rank
-        self._model_type = model_type
+        self._instance = instance
         self._threads = PeriodicThreadRegistry()
         self.metrics = CacheMetrics()
-        self.metrics.instance_info.labels(**self._labels, version=__version__).set(1)
+        self.metrics.instance_info.labels(**self.labels, version=__version__).set(1)
         self.metrics.registry.register(PeriodicThreadCollector(self._threads))
         self.bus = EventBus(self.metrics)
-        self._codec = FrameCodec(layout, self._values.chunk_size)
+        self._codec = FrameCodec(instance.layout, self._values.chunk_size)
         self._journal = Journal(self.bus, chunk_tokens=self._values.chunk_size, chunk_bytes=self._codec.payload_bytes)
         self.init_failed_reason = ""
         self.usage: Telemetry | None = None
@@ -112,7 +93,7 @@ class CacheManager:
             storage=self.storage,
             metrics=self.metrics,
             threads=self._threads,
-            rank=rank if world_size > 1 else None,
+            rank=self._instance.own_rank,
         )
         self.overrides = self.oversight.overrides
         self.health = self._build_monitor()
@@ -160,16 +141,22 @@ class CacheManager:
         logging.getLogger("lmcache_core").setLevel(loaded.configuration.values.log_level)
         for warning in loaded.configuration.warnings:
             log.warning("%s", warning)
-        return cls(
-            loaded, layout=layout, model_name=model_name, world_size=world_size, rank=rank, model_type=model_type
+        instance = Instance.of(
+            loaded.configuration.values,
+            layout=layout,
+            model_name=model_name,
+            world_size=world_size,
+            rank=rank,
+            model_type=model_type,
         )
+        return cls(loaded, instance)
 
     # -- life -----------------------------------------------------------------
 
     def start(self) -> None:
         """Start the threads and wait for the first round of checks, at most about one check's time."""
         self._subscribe()
-        self._journal.registered(self._namespace(""), self._layout, self._model_type)
+        self._journal.registered(self._instance.namespace(""), self._instance.layout, self._instance.model_type)
         self._sweeper.start()
         self.oversight.start(self._wake_monitor)
         self.health.start()
@@ -211,7 +198,7 @@ class CacheManager:
     @property
     def labels(self) -> Mapping[str, str]:
         """Of this instance: ``instance_id``, ``model_name``, ``worker_id``, ``role``."""
-        return self._labels
+        return self._instance.labels
 
     def local_usage(self) -> LocalUsage:
         """Tell how tier 0 fares."""
@@ -242,7 +229,7 @@ class CacheManager:
                 metrics=self.metrics,
                 journal=self._journal,
                 on_failure=self._wake_monitor,
-                rank=self._rank if self._world_size > 1 else None,
+                rank=self._instance.own_rank,
             )
         except (ConfigError, PluginError):
             raise
@@ -303,23 +290,12 @@ class CacheManager:
     def _build_engine(self) -> CacheEngine:
         return CacheEngine(
             storage=self.storage,
-            adapter=TensorAdapter(self._layout, self._values.chunk_size),
-            namespace=self._namespace,
+            adapter=TensorAdapter(self._instance.layout, self._values.chunk_size),
+            namespace=self._instance.namespace,
             is_healthy=self.health.is_healthy,
             journal=self._journal,
             metrics=self.metrics,
             timeout_s=self._values.blocking_timeout_secs,
-        )
-
-    def _namespace(self, salt_hash: str) -> KeyNamespace:
-        return KeyNamespace(
-            model_name=self._labels["model_name"],
-            world_size=self._world_size,
-            rank=self._rank,
-            dtype=self._layout.dtype,
-            layout=self._layout.fingerprint,
-            chunk_tokens=self._values.chunk_size,
-            salt_hash=salt_hash,
         )
 
     def _build_fronts(self) -> Fronts:
@@ -330,7 +306,7 @@ class CacheManager:
             threads=self._threads,
             oversight=self.oversight,
             backends=tuple(self.storage.backend_names()),
-            rank=self._rank,
+            rank=self._instance.rank,
         )
 
     def _subscribe(self) -> None:
@@ -341,9 +317,7 @@ class CacheManager:
         self.usage = build_telemetry(
             self._loaded,
             storage=self.storage,
-            layout=self._layout,
-            labels=self._labels,
-            world_size=self._world_size,
+            instance=self._instance,
             bus=self.bus,
             threads=self._threads,
             context=context,

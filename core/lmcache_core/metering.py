@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 
 from lmcache_core.contracts.event import EventSubscriber
-from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.contracts.metric import TelemetryContext
 from lmcache_core.events.bus import EventBus
+from lmcache_core.instance import Instance
 from lmcache_core.loading import Loaded
 from lmcache_core.storage.manager import StorageManager
 from lmcache_core.telemetry.engine_message import engine_message
@@ -24,9 +24,7 @@ def build_telemetry(
     loaded: Loaded,
     *,
     storage: StorageManager,
-    layout: KVLayout,
-    labels: Mapping[str, str],
-    world_size: int,
+    instance: Instance,
     bus: EventBus,
     threads: PeriodicThreadRegistry,
     context: TelemetryContext,
@@ -39,9 +37,7 @@ def build_telemetry(
     Args:
         loaded: Plugins and configuration.
         storage: Read when an interval ends.
-        layout: Of the engine's KV.
-        labels: `CacheView.labels`.
-        world_size: Ranks that split the KV.
+        instance: Who the cache is.
         bus: Where events come from.
         threads: Of the cache instance.
         context: What specs may need to know.
@@ -69,10 +65,10 @@ def build_telemetry(
             lambda: describe_machine(os.environ),
             lambda: engine_message(
                 configuration.values,
-                layout,
-                model_name=labels["model_name"],
-                world_size=world_size,
-                rank=int(labels["worker_id"]),
+                instance.layout,
+                model_name=instance.model_name,
+                world_size=instance.world_size,
+                rank=instance.rank,
             ),
         ],
         on_hook_error=on_hook_error,

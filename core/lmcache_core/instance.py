@@ -1,0 +1,83 @@
+"""Who one cache instance is: its model, its shape, its rank."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lmcache_core.config.model import CoreConfig
+from lmcache_core.contracts.key import KeyNamespace
+from lmcache_core.contracts.layout import KVLayout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """What an engine says of itself when it asks for a cache.
+
+    Attributes:
+        instance_id: Names it in metrics and reports.
+        layout: Shape of its KV.
+        model_name: As the engine names the model; part of every key.
+        model_type: As the model's own configuration names its kind; ``""`` for not said.
+        world_size: Ranks that split the KV.
+        rank: Which of them this is.
+        chunk_tokens: Tokens in one chunk.
+    """
+
+    instance_id: str
+    layout: KVLayout
+    model_name: str
+    model_type: str
+    world_size: int
+    rank: int
+    chunk_tokens: int
+
+    @classmethod
+    def of(
+        cls,
+        values: CoreConfig,
+        *,
+        layout: KVLayout,
+        model_name: str,
+        world_size: int,
+        rank: int,
+        model_type: str,
+    ) -> Instance:
+        """Join what the engine says with what is configured; an id that is not configured is made up."""
+        return cls(
+            instance_id=values.lmcache_instance_id or uuid.uuid4().hex[:12],
+            layout=layout,
+            model_name=model_name,
+            model_type=model_type,
+            world_size=world_size,
+            rank=rank,
+            chunk_tokens=values.chunk_size,
+        )
+
+    @property
+    def own_rank(self) -> int | None:
+        """The rank where several share a configuration, so that each needs files of its own; else None."""
+        return self.rank if self.world_size > 1 else None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """``instance_id``, ``model_name``, ``worker_id``, ``role``."""
+        return {
+            "instance_id": self.instance_id,
+            "model_name": self.model_name,
+            "worker_id": str(self.rank),
+            "role": "worker",
+        }
+
+    def namespace(self, salt_hash: str) -> KeyNamespace:
+        """Give the key namespace of a tenant."""
+        return KeyNamespace(
+            model_name=self.model_name,
+            world_size=self.world_size,
+            rank=self.rank,
+            dtype=self.layout.dtype,
+            layout=self.layout.fingerprint,
+            chunk_tokens=self.chunk_tokens,
+            salt_hash=salt_hash,
+        )
