@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
 from lmcache_core import HealthReport, HealthState
+from lmcache_core.cli.main import lmcachectl
 from lmcache_core.events.bus import EventBus
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.metrics.health import HealthCollector
@@ -152,3 +154,30 @@ def test_every_key_that_a_runbook_names_exists() -> None:
     assert [
         found for found in wrong if found[1] not in {"queue_full", "end_reason", "is_running", "last_run_age_s"}
     ] == []
+
+
+def test_every_command_of_a_runbook_takes_the_options_that_stand_there() -> None:
+    lines = [
+        (page.name, line)
+        for page in RUNBOOKS.glob("*.md")
+        for line in re.findall(r"lmcachectl ([^`\n#]+)", page.read_text())
+    ]
+    assert lines
+    assert [(page, problem) for page, line in lines if (problem := _problem_of(line.split()))] == []
+
+
+def _problem_of(words: list[str]) -> str:
+    """Say which word the command line does not know."""
+    command: click.Command = lmcachectl
+    context = click.Context(command)
+    while words and isinstance(command, click.Group):
+        found = command.get_command(context, words[0])
+        if found is None:
+            break
+        command, words = found, words[1:]
+    known = {name for parameter in command.params for name in parameter.opts}
+    unknown = [word for word in words if word.startswith("-") and word not in known]
+    positional = sum(isinstance(parameter, click.Argument) for parameter in command.params)
+    if unknown or (words and not words[0].startswith("-") and not positional):
+        return f"{command.name}: {unknown or words[0]}"
+    return ""
