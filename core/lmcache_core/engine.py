@@ -168,9 +168,7 @@ class CacheEngine:
     def _store(self, tokens: Any, kv: Any, salt: str, request_id: str) -> int:
         run = self._run(tokens, salt)
         self._adapter.check(kv, len(tokens))
-        places = self._storage.local.missing(run.digests)
-        blocks = self._storage.local.reserve(len(places))
-        places = places[: len(blocks)]
+        places, blocks = self._storage.make_room(run)
         kept_tokens = len(places) * self._chunk_tokens
         try:
             payloads = [self._storage.codec.payload(block.view) for block in blocks]

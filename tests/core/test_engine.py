@@ -190,6 +190,16 @@ def test_request_id_ties_retrieve_to_its_lookup(make_rig: MakeRig) -> None:
 # -- metrics and events ------------------------------------------------------------
 
 
+def test_longer_prompt_does_not_evict_its_own_head(make_rig: MakeRig) -> None:
+    rig = make_rig(chunks=4, stores=[])
+    rig.engine.store(TOKENS[:8], some_kv(8))
+    rig.engine.store(list(range(50, 58)), some_kv(8))
+
+    rig.engine.store(list(range(16)), some_kv(16))
+
+    assert rig.engine.lookup(list(range(16))) == 16
+
+
 def test_tokens_are_counted_once_a_request(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.engine.store(TOKENS, some_kv(10))

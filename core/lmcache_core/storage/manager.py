@@ -163,6 +163,21 @@ class StorageManager:
             promise.lease.release()
         return promise is not None
 
+    def make_room(self, run: ChunkRun) -> tuple[list[int], list[Block]]:
+        """Lend blocks for the chunks that tier 0 does not have, without evicting the request's own head.
+
+        Returns:
+            Places of chunks, and a block for each with one reference of the caller's; fewer than are
+            missing where everything else is leased.
+        """
+        head = self.local.lease_run(run.digests)
+        try:
+            places = self.local.missing(run.digests)
+            blocks = self.local.reserve(len(places))
+        finally:
+            self._arena.release(head)
+        return places[: len(blocks)], blocks
+
     def keep(self, run: ChunkRun, places: Sequence[int], blocks: Sequence[Block]) -> None:
         """Make filled blocks findable in tier 0 and queue them for the tiers behind it.
 
