@@ -29,7 +29,7 @@ USAGE_KEYS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             "type": "string",
             "format": "uri",
             "writeOnly": True,
-            "description": "Your own collector of usage telemetry, `http://` or `https://`; without it nothing is sent.",
+            "description": "Your own collector of usage telemetry, http or https; without it nothing is sent.",
         },
         "usage_track_url": {
             "type": "string",
