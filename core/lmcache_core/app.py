@@ -19,6 +19,7 @@ from lmcache_core.contracts.report import HealthReport
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.engine import CacheEngine
 from lmcache_core.errors import ConfigError, PluginError
+from lmcache_core.events.attach import attach_subscribers
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
 from lmcache_core.health.monitor import HealthMonitor
@@ -326,9 +327,7 @@ class CacheManager:
             on_hook_error=self._count_hook_error,
         )
         self.usage.start()  # before the others: the bus ends subscribers in reverse order
-        for declared in declared_subscribers:
-            kind = type(declared.value).__name__
-            self.bus.register_subscriber(f"{declared.plugin}:{kind}", declared.value)
+        attach_subscribers(self.bus, [(one.plugin, one.value) for one in declared_subscribers], self._count_hook_error)
 
     def _wake_monitor(self) -> None:
         self.health.wake()  # built after the tiers, before their first call

@@ -109,10 +109,10 @@ class Journal:
 
     # -- tiers --------------------------------------------------------------------
 
-    def l1_evicted(self, chunks: int) -> None:
-        """Tier 0 made room."""
-        if chunks and self._bus.has_subscribers(EventType.L1_KEYS_EVICTED):
-            self._tell(EventType.L1_KEYS_EVICTED, {"key_count": chunks})
+    def l1_evicted(self, lifespans_s: Sequence[float]) -> None:
+        """Tier 0 made room: so many chunks went, each after so many seconds."""
+        if lifespans_s and self._bus.has_subscribers(EventType.L1_KEYS_EVICTED):
+            self._tell(EventType.L1_KEYS_EVICTED, {"key_count": len(lifespans_s), "lifespans_s": tuple(lifespans_s)})
 
     def l1_allocation_failed(self, during: str, chunks: int) -> None:
         """Tier 0 had no room; `during` is ``l1_store`` or ``l2_prefetch``."""

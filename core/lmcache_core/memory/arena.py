@@ -21,9 +21,10 @@ class Block:
         offset: Of the first byte in the arena.
         frame_bytes: Length in use; the arena may round it up.
         sealed: Whether the frame's header and checksum have been written.
+        kept_since_s: When tier 0 made it findable, monotonic seconds; 0 before.
     """
 
-    __slots__ = ("_arena", "frame_bytes", "offset", "references", "sealed")
+    __slots__ = ("_arena", "frame_bytes", "kept_since_s", "offset", "references", "sealed")
 
     def __init__(self, arena: Arena, offset: int, frame_bytes: int) -> None:
         self._arena = arena
@@ -31,6 +32,7 @@ class Block:
         self.frame_bytes = frame_bytes
         self.references = 1
         self.sealed = False
+        self.kept_since_s = 0.0
 
     @property
     def view(self) -> memoryview:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 
 from lmcache_core.events.journal import Journal
@@ -90,7 +91,8 @@ class LocalCPUBackend:
         blocks = [block for digest in going if (block := self._index.pop(digest)) is not None]
         self.arena.release(blocks)
         self._evicted.inc(len(blocks))
-        self._journal.l1_evicted(len(blocks))
+        now_s = time.monotonic()
+        self._journal.l1_evicted([now_s - block.kept_since_s for block in blocks])
         return len(blocks)
 
     def commit(self, digests: Sequence[bytes], blocks: Sequence[Block]) -> None:
@@ -101,9 +103,11 @@ class LocalCPUBackend:
         with self._lock:
             if not self.use_hot:
                 return
+            now_s = time.monotonic()
             for digest, block in zip(digests, blocks, strict=True):
                 if digest not in self._index:
                     self.arena.retain((block,))
+                    block.kept_since_s = now_s
                     self._index.put(digest, block)
             self._index.touch([digest for digest in digests if digest in self._index])
 

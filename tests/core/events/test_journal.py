@@ -147,6 +147,7 @@ def test_eviction_tells_but_clear_does_not(rig: Rig) -> None:
     told = seen(rig, EventType.L1_KEYS_EVICTED, of=fill_twice_and_clear)
 
     assert sum(one["key_count"] for one in told) == 2
+    assert all(0 <= lifespan_s < 60 for one in told for lifespan_s in one["lifespans_s"])
 
 
 def test_full_arena_tells_during_what(rig: Rig) -> None:
