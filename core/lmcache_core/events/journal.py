@@ -152,6 +152,11 @@ class Journal:
                 EventType.L2_PREFETCH_FAILED, {"l2_name": kind, "reason": reason, "key_count": asked - delivered}
             )
 
+    def l2_load_refused(self, chunks: int) -> None:
+        """Tier 0 had no room for chunks that a store has."""
+        if self._bus.has_subscribers(EventType.L2_PREFETCH_FAILED):
+            self._tell(EventType.L2_PREFETCH_FAILED, {"l2_name": "", "reason": "l1_oom", "key_count": chunks})
+
     def timed_out(self, message: str, exception_type: str) -> None:
         """A call to a store gave no answer in time."""
         if self._bus.has_subscribers(EventType.TIMEOUT_RAISED):

@@ -77,6 +77,7 @@ class StorageManager:
         self.tiers = tuple(tiers)
         self.codec = codec
         self._arena = local.arena
+        self._journal = journal
         self._metrics = metrics
         self._fetcher = Fetcher(self._arena, codec, metrics, journal)
         self._promises: PromiseTable[Plan] = PromiseTable(lease_ttl_s, clock)
@@ -139,7 +140,10 @@ class StorageManager:
             if part.stop > start and not part.tier.bypass.reads
         ]
         if wanted and wanted[0][0].start <= start:
-            blocks = self.local.reserve(sum(len(keys) for _, keys in wanted), during="l2_prefetch")
+            chunks = sum(len(keys) for _, keys in wanted)
+            blocks = self.local.reserve(chunks, during="l2_prefetch")
+            if len(blocks) < chunks:
+                self._journal.l2_load_refused(chunks - len(blocks))
             yield from self._fetcher.fetch(wanted, blocks, deadline=deadline)
 
     def _plan(self, run: ChunkRun, start: int, deadline: float) -> Plan:

@@ -159,6 +159,19 @@ def test_full_arena_tells_during_what(rig: Rig) -> None:
     assert told == [{"during": "l1_store", "key_count": 1}]
 
 
+def test_load_without_room_tells_why(rig: Rig) -> None:
+    rig.engine.store(range(8), kv(8))
+    rig.storage.flush()
+    rig.local.clear()
+    rig.engine.store(range(100, 132), kv(32))
+    rig.storage.flush()
+    rig.engine.lookup(range(100, 132))
+
+    told = seen(rig, EventType.L2_PREFETCH_FAILED, of=lambda: rig.engine.retrieve(range(8), kv(8)))
+
+    assert told == [{"l2_name": "", "reason": "l1_oom", "key_count": 2}]
+
+
 def test_registration_tells_the_shape(rig: Rig) -> None:
     (told,) = seen(
         rig, EventType.MP_KV_REGISTERED, of=lambda: rig.journal.registered(rig.namespace(""), LAYOUT, "llama")
