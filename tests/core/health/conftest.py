@@ -1,10 +1,14 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from tests.core.health.desk import Desk
 from tests.core.health.tower import Hang, MakeTower, Watchtower
 from tests.memory_store import Rig
 
 from lmcache_core import HealthCheck
+
+MakeDesk = Callable[..., Desk]
 
 
 @pytest.fixture
@@ -28,3 +32,17 @@ def hang() -> Iterator[Hang]:
     hang = Hang()
     yield hang
     hang.release.set()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[MakeDesk]:
+    """Makes desks on one folder; each is closed at the end."""
+    desks: list[Desk] = []
+
+    def make(folder: Path | None = tmp_path / "state", **how: object) -> Desk:
+        desks.append(Desk(folder, **how))  # type: ignore[arg-type]
+        return desks[-1]
+
+    yield make
+    for one in desks:
+        one.close()

@@ -144,6 +144,7 @@ class Watchtower:
             "on_change": self._note,
             "registry": self.threads,
             "bypassed": self.storage.bypassed,
+            "backends": self.storage.describe,
         }
         self.monitor = HealthMonitor(**{**parts, **how})  # type: ignore[arg-type]
 
