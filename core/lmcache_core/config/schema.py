@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lmcache_core.config.model import TableOwner, build_model
+from lmcache_core.config.described import describe_fields
+from lmcache_core.config.model import CoreConfig, TableOwner, build_model
 from lmcache_core.config.usage import USAGE_KEYS
 
 
@@ -18,6 +19,9 @@ def json_schema(owners: Sequence[TableOwner]) -> dict[str, Any]:
     Raises:
         PluginError: A plugin's table has the name of one of the core's own keys.
     """
+    describe_fields(CoreConfig)
+    for owner in owners:
+        describe_fields(owner.settings)
     schema = build_model(owners).model_json_schema(by_alias=True)
     schema["title"] = "lmcache.toml"
     schema["properties"].update({name: dict(key) for name, key in USAGE_KEYS.items()})

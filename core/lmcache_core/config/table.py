@@ -16,7 +16,6 @@ class Table(BaseModel):
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
-        use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
 

@@ -24,7 +24,6 @@ class PluginSettings(BaseModel):
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
-        use_attribute_docstrings=True,
         validate_default=True,
         allow_inf_nan=False,
     )

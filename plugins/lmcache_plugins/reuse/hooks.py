@@ -5,14 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from lmcache_core import (
-    ChunkReuseTracker,
-    EventSubscriber,
-    PluginSettings,
-    ReuseReports,
-    TelemetryContext,
-    hookimpl,
-)
+import lmcache_core  # the tracker and its numpy come with their first use, not with every start
+from lmcache_core import EventSubscriber, PluginSettings, TelemetryContext, hookimpl
 from lmcache_plugins.reuse.settings import ReuseSettings
 from lmcache_plugins.reuse.subscriber import ReuseSubscriber
 
@@ -29,10 +23,10 @@ def lmcache_event_subscribers(context: TelemetryContext) -> Iterator[EventSubscr
     settings = context.settings(ReuseSettings.table)
     if not isinstance(settings, ReuseSettings) or not settings.enabled:
         return
-    tracker = ChunkReuseTracker(
+    tracker = lmcache_core.ChunkReuseTracker(
         sample_rate=settings.sample_rate, idle_ttl_s=settings.idle_ttl_s, table_cap=settings.table_cap
     )
-    reports = ReuseReports.of(settings.report_folder, os.environ)
+    reports = lmcache_core.ReuseReports.of(settings.report_folder, os.environ)
     yield ReuseSubscriber(
         tracker, reports, report_interval_s=settings.report_interval_s, chunk_tokens=context.chunk_tokens
     )

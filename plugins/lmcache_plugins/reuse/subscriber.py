@@ -6,19 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from lmcache_core import (
-    ChunkReuseTracker,
-    Event,
-    EventSubscriber,
-    EventType,
-    ReusePatternMessage,
-    ReuseReports,
-    ReuseSnapshot,
-    ReuseTotals,
-    UsageMessage,
-)
+import lmcache_core  # the tracker and its numpy come with their first use, not with every start
+from lmcache_core import Event, EventSubscriber, EventType, UsageMessage
 from lmcache_plugins.reuse.requests import RecentRequests
+
+if TYPE_CHECKING:
+    from lmcache_core import ChunkReuseTracker, ReusePatternMessage, ReuseReports, ReuseTotals
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +69,7 @@ class ReuseSubscriber(EventSubscriber):
         self._report()
 
     def _message(self, interval: ReuseTotals, tracked: int, horizon_s: float) -> ReusePatternMessage:
-        return ReusePatternMessage(
+        return lmcache_core.ReusePatternMessage(
             sample_rate=1.0 / self._tracker.sample_rate,
             sampled_accesses=interval.sampled,
             seen_before_accesses=interval.seen_before,
@@ -115,7 +110,9 @@ class ReuseSubscriber(EventSubscriber):
             return
         with self._lock:
             self._tracker.expire(self._clock())
-            snapshot = ReuseSnapshot.of(self._tracker, chunk_tokens=self._chunk_tokens, chunk_bytes=self._chunk_bytes)
+            snapshot = lmcache_core.ReuseSnapshot.of(
+                self._tracker, chunk_tokens=self._chunk_tokens, chunk_bytes=self._chunk_bytes
+            )
         if not self._tidied:
             self._tidied = True
             self._reports.remove_stale()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from lmcache_core.config.described import describe_fields
 from lmcache_core.config.fields import fields_of, table_model
 from lmcache_core.config.model import CoreConfig, ExtraConfig, PluginsTable, RemoteTable, TableOwner
 from lmcache_core.config.schema import json_schema
@@ -33,6 +34,8 @@ def owners() -> list[TableOwner]:
 
 
 def models() -> dict[str, type[Any]]:
+    for model in (CoreConfig, *(owner.settings for owner in owners())):
+        describe_fields(model)
     core = {"core": CoreConfig, "plugins": PluginsTable, "extra_config": ExtraConfig, "remotes": RemoteTable}
     return {**core, **{f"extra_config.{owner.settings.table}": owner.settings for owner in owners()}}
 
