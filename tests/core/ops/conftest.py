@@ -9,7 +9,8 @@ import pytest
 from tests.core.health.tower import Watchtower
 from tests.memory_store import Rig
 
-from lmcache_core import HealthCheck
+from lmcache_core import HealthCheck, HealthReport
+from lmcache_core.health.history import History
 from lmcache_core.metrics.threads import PeriodicThreadCollector
 from lmcache_core.ops.action import Action
 from lmcache_core.ops.pages import Pages
@@ -42,10 +43,13 @@ class Site:
         actions: Callable[[Watchtower], list[Action]] = lambda _tower: [],
         **how: object,
     ) -> None:
-        self.tower = Watchtower(Rig(), list(checks), **how)
+        rig = Rig()
+        self.history = History(rig.metrics)
+        self.tower = Watchtower(rig, list(checks), **{"on_change": self._note, **how})
         self.tower.metrics.registry.register(PeriodicThreadCollector(self.tower.threads))
-        pages = Pages(self.tower.monitor, self.tower.metrics, self.tower.threads, Probes(self.tower.monitor, readiness))
-        self.server = OpsServer(pages, host=host, port=port, actions=actions(self.tower))
+        probes = Probes(self.tower.monitor, readiness)
+        self.pages = Pages(self.tower.monitor, self.tower.metrics, self.tower.threads, probes, self.history)
+        self.server = OpsServer(self.pages, host=host, port=port, actions=actions(self.tower))
 
     def get(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Answer:
         request = urllib.request.Request(f"{self.server.address}{path}", body, headers, method=method)
@@ -55,6 +59,10 @@ class Site:
         except urllib.error.HTTPError as error:
             with error:
                 return Answer(error.code, error.read().decode(), dict(error.headers))
+
+    def _note(self, report: HealthReport) -> None:
+        self.history.observe(report)
+        self.tower._note(report)
 
     def close(self) -> None:
         self.server.stop()
