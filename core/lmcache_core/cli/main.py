@@ -21,7 +21,7 @@ COMMANDS = {
     "config": ("lmcache_core.cli.config:config", "Check, show, convert or describe the configuration."),
     "doctor": ("lmcache_core.cli.doctor:doctor", "Say what works with a configuration and what does not."),
     "fault": ("lmcache_core.testing.command:fault", "Harm connections on purpose, for drills."),
-    "health": ("lmcache_core.cli.health:health", "Print the health verdict of a running cache."),
+    "health": ("lmcache_core.cli.health:health", "Print, explain, watch or overrule the health of a running cache."),
     "plugins": ("lmcache_core.cli.plugins:plugins", "List the plugins, or show one."),
     "reuse": ("lmcache_core.cli.reuse:reuse", "Show how chunks are reused."),
     "usage": ("lmcache_core.cli.usage:usage", "Show what usage telemetry would send."),

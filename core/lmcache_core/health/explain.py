@@ -258,7 +258,10 @@ def _own(reason: str, backend: BackendReport | None) -> str:
     """Leave out the backend's name and address where the reader knows them."""
     if backend is None:
         return reason
-    return reason.removeprefix(f"{backend.name} ({backend.url}): ").removeprefix(f"{backend.name}: ")
+    for link in (f" ({backend.url}): ", f" at {backend.url}: ", ": "):
+        if reason.startswith(backend.name + link):
+            return reason[len(backend.name + link) :]
+    return reason
 
 
 def _of_check(check: CheckReport, backend: BackendReport | None = None) -> Ground:

@@ -13,7 +13,8 @@ PAGE = (Path(__file__).parents[3] / "docs/reference/command-line.md").read_text(
 def leaves(command: click.Command, path: str) -> list[tuple[str, click.Command]]:
     if not isinstance(command, click.Group):
         return [(path, command)]
-    return [leaf for name, sub in command.commands.items() for leaf in leaves(sub, f"{path} {name}")]
+    own = [(path, command)] if command.invoke_without_command else []
+    return own + [leaf for name, sub in command.commands.items() for leaf in leaves(sub, f"{path} {name}")]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
