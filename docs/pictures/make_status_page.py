@@ -64,8 +64,8 @@ def photograph(chromium: str, address: str, target: Path, *, dark: bool) -> None
         flags = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []
         command = [
             chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
-            f"--window-size={WINDOW}", "--force-device-scale-factor=1.25", "--virtual-time-budget=1200", f"--screenshot={target}",
-            *flags, address,
+            f"--window-size={WINDOW}", "--force-device-scale-factor=1.25", "--virtual-time-budget=1200",
+            f"--screenshot={target}", *flags, address,
         ]  # fmt: skip
         subprocess.run(command, check=True, timeout=60, capture_output=True)  # noqa: S603 - our own words
 
