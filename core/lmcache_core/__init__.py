@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from lmcache_core.contracts.command import CommandSpec as CommandSpec
     from lmcache_core.contracts.command import UsageSinkSpec as UsageSinkSpec
     from lmcache_core.contracts.control import CacheView as CacheView
+    from lmcache_core.contracts.control import LocalUsage as LocalUsage
     from lmcache_core.contracts.control import StorageControl as StorageControl
+    from lmcache_core.contracts.control import ThreadReport as ThreadReport
     from lmcache_core.contracts.control import Tier as Tier
+    from lmcache_core.contracts.control import WriteBehindUsage as WriteBehindUsage
     from lmcache_core.contracts.event import Event as Event
     from lmcache_core.contracts.event import EventSubscriber as EventSubscriber
     from lmcache_core.contracts.event import EventType as EventType
@@ -114,6 +117,7 @@ _HOME = {
     "LoadResult": "contracts.storage",
     "MPInstanceMessage": "telemetry.messages",
     "MPServerMessage": "telemetry.messages",
+    "LocalUsage": "contracts.control",
     "MetadataMessage": "telemetry.messages",
     "MetricSpec": "contracts.metric",
     "ModelUsageMessage": "telemetry.messages",
@@ -132,9 +136,11 @@ _HOME = {
     "StorageControl": "contracts.control",
     "StoreURL": "contracts.url",
     "TelemetryContext": "contracts.metric",
+    "ThreadReport": "contracts.control",
     "Tier": "contracts.control",
     "UsageMessage": "contracts.message",
     "UsageSinkSpec": "contracts.command",
+    "WriteBehindUsage": "contracts.control",
     "hookimpl": "hookspecs",
 }
 

@@ -78,6 +78,11 @@ class HealthMonitor(PeriodicThread):
         PluginError: Two checks with one name, or a check that cannot be asked for its terms.
     """
 
+    _healthy = False
+    _wake_requested = False
+    _exited = False
+    _told: tuple[object, ...] = ()
+
     def __init__(
         self,
         *,
@@ -111,15 +116,11 @@ class HealthMonitor(PeriodicThread):
         self._backends = backends
         self._pool = WorkerPool("health-check", max(1, len(watches)))
         self._arrivals: deque[tuple[CheckWatch, Outcome]] = deque()
-        self._wake_requested = False
         self._first_round = threading.Event()  # set once the gate shows the round's result
         self._round_done = not any(watch.holds_up_start for watch in watches)
-        self._exited = False
         self._lock = threading.Lock()  # around what report() and the thread both write: the verdict and the gate
-        self._healthy = False
         self._verdict = Verdict(healthy=False, state=HealthState.UNKNOWN)
         self._since_s = clock()
-        self._told: tuple[object, ...] = ()
         self._look = self._take_look()
         self._compose()
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from lmcache_core.contracts.control import HealthOptions
 from lmcache_core.contracts.fallback import FallbackPolicy
-from lmcache_core.contracts.health import HealthCheck
+from lmcache_core.contracts.health import BOTH_SIDES, HealthCheck
 from lmcache_core.contracts.message import UsageMessage
 from lmcache_core.contracts.settings import PluginSettings
 
@@ -58,6 +58,9 @@ def object_to_policy(value: object) -> str | None:
         return f"gave {show(value)}, whose name is {name!r}; set it to lower-case letters, digits and underscores"
     if not isinstance(getattr(value, "keeps_serving", None), bool):
         return f"gave {show(value)}, which does not say keeps_serving; set it to True or False"
+    answers = getattr(value, "answers", None)
+    if not (isinstance(answers, frozenset) and answers and answers <= BOTH_SIDES):
+        return f"gave {show(value)}, whose answers is {answers!r}; set it to a frozenset of reads, writes or both"
     return _object_to_methods(value, ("engage", "release", "objection"))
 
 

@@ -1,1 +1,1 @@
-"""Built-in plugin ``fallback``: the policies ``recompute`` and ``local_cpu``."""
+"""Built-in plugin ``fallback``: ``recompute``, ``local_cpu``, ``bypass``, ``read_only`` and ``write_only``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from lmcache_core import FallbackPolicy, HealthCheck, StorageControl
+from lmcache_plugins.fallback.left_out import LeftOut, owner_of
 
 
 class RecomputePolicy(FallbackPolicy):
@@ -31,35 +32,18 @@ class LocalCPUPolicy(FallbackPolicy):
     keeps_serving: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self._left_out: dict[str, str] = {}
+        self._left_out = LeftOut(self.name)
 
     def engage(self, check: HealthCheck, storage: StorageControl) -> None:
         """Leave the check's backend out and hold CPU memory on."""
-        backend, owner = check.get_bypass_backend_name(), _owner_of(check)
-        if backend is None:
-            raise LookupError(f"check {check.name()!r} names no backend to leave out any more")
-        self._left_out[owner] = backend
-        storage.set_backend_bypass(backend, True, owner=owner, reason=f"check {check.name()} fails")  # noqa: FBT003 - LMCache's name and order
-        storage.hold_hot_cache(owner=owner)
+        self._left_out.hold(check, storage)
+        storage.hold_hot_cache(owner=owner_of(check))
 
     def release(self, check: HealthCheck, storage: StorageControl) -> None:
         """Let go of both; the backend first, so that there is always a tier to serve from."""
-        owner = _owner_of(check)
-        backend = self._left_out.get(owner)
-        if backend is not None:
-            storage.set_backend_bypass(backend, False, owner=owner)  # noqa: FBT003 - LMCache's name and order
-        storage.release_hot_cache(owner=owner)
-        self._left_out.pop(owner, None)
+        self._left_out.release(check, storage)
+        storage.release_hot_cache(owner=owner_of(check))
 
     def objection(self, check: HealthCheck) -> str | None:
         """Refuse a check that names no backend: there would be nothing to leave out."""
-        if check.get_bypass_backend_name() is not None:
-            return None
-        return (
-            f"fallback policy 'local_cpu' has no backend to leave out for check {check.name()!r}; "
-            "use 'recompute', or name one in get_bypass_backend_name"
-        )
-
-
-def _owner_of(check: HealthCheck) -> str:
-    return f"check:{check.name()}"
+        return self._left_out.objection(check)

@@ -22,7 +22,14 @@ from lmcache_plugins.redis.pool import WirePool
 from lmcache_plugins.redis.record import HEAD_BYTES, VALUE_BYTES, Head, KeyNames, segment_count
 from lmcache_plugins.redis.refusal import RefusedError, refused
 from lmcache_plugins.redis.resp import ConnectionLostError, ProtocolError, Refusal, command
-from lmcache_plugins.redis.session import open_session, read_info, refuse_cluster, warn_of_policy
+from lmcache_plugins.redis.session import (
+    ServerInfo,
+    log_notices,
+    notices_of,
+    open_session,
+    read_info,
+    refuse_cluster,
+)
 from lmcache_plugins.redis.storing import store
 from lmcache_plugins.redis.wire import Wire, count, leading_ones
 
@@ -64,6 +71,7 @@ class RedisBackend(StorageBackend):
         self._value_bytes = value_bytes
         self._pool = WirePool(connections)
         self._usage = BackendUsage()
+        self._notices: tuple[str, ...] = ()
         self._examined = False
         self._examining = threading.Lock()
 
@@ -109,13 +117,17 @@ class RedisBackend(StorageBackend):
             reply = wire.reply()
             if isinstance(reply, Refusal):
                 raise RefusedError(reply)
-            self._usage = read_info(wire, b"memory").usage
+            self._learn(read_info(wire, b"memory"))
 
         self._call(ask, deadline)
 
     def usage(self) -> BackendUsage:
         """Tell the whole server's memory as of the last ping."""
         return self._usage
+
+    def notices(self) -> Sequence[str]:
+        """Tell of an eviction policy that will surprise later, as of the last ping."""
+        return self._notices
 
     def close(self) -> None:
         """Close idle connections; those in use close when their calls end."""
@@ -177,5 +189,9 @@ class RedisBackend(StorageBackend):
         with self._examining:
             first, self._examined = not self._examined, True
         if first:
-            self._usage = info.usage
-            warn_of_policy(info, who=self._who, ttl_s=self._ttl_s)
+            self._learn(info)
+            log_notices(info, self._notices, who=self._who)
+
+    def _learn(self, info: ServerInfo) -> None:
+        self._usage = info.usage
+        self._notices = notices_of(info, ttl_s=self._ttl_s)

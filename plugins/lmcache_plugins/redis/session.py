@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lmcache_core import BackendError, BackendTimeoutError, BackendUsage
@@ -97,24 +98,24 @@ def refuse_cluster(info: ServerInfo, *, who: str) -> None:
         raise BackendError(f"{who}: {CLUSTER_SENTENCE}")
 
 
-def warn_of_policy(info: ServerInfo, *, who: str, ttl_s: int) -> None:
+def notices_of(info: ServerInfo, *, ttl_s: int) -> tuple[str, ...]:
     """Tell of an eviction policy that will surprise later."""
-    policy = info.fields.get("maxmemory_policy")
-    if policy is None:
+    policy = info.fields.get("maxmemory_policy", "")
+    if policy == "noeviction":
+        notice = "the server's maxmemory-policy is noeviction, so that it refuses chunks when it is full; "
+        return (notice + "set maxmemory and allkeys-lru",)
+    if policy.startswith("volatile-") and not ttl_s:
+        notice = f"the server's maxmemory-policy is {policy}, which evicts only keys that expire, but ttl_s is 0; "
+        return (notice + "set ttl_s, or allkeys-lru on the server",)
+    return ()
+
+
+def log_notices(info: ServerInfo, notices: Sequence[str], *, who: str) -> None:
+    """Write them into the log, once at the first connection."""
+    if "maxmemory_policy" not in info.fields:
         log.info("%s: the user may not read INFO, so memory and eviction policy are unknown", who)
-    elif policy == "noeviction":
-        log.warning(
-            "%s: the server's maxmemory-policy is noeviction, so that it refuses chunks when it is full; "
-            "set maxmemory and allkeys-lru",
-            who,
-        )
-    elif policy.startswith("volatile-") and not ttl_s:
-        log.warning(
-            "%s: the server's maxmemory-policy is %s, which evicts only keys that expire, but ttl_s is 0; "
-            "set ttl_s, or allkeys-lru on the server",
-            who,
-            policy,
-        )
+    for notice in notices:
+        log.warning("%s: %s", who, notice)
 
 
 def _failed_greeting(error: Exception, address: RedisAddress, who: str) -> BackendError:

@@ -51,6 +51,8 @@ class RemoteBackendHealthCheck(HealthCheck):
         self._clock = clock
         self._probe = RoundTripProbe(tier)
         self._window = FailureWindow(tier.options.ping_interval, tier.load_failures, clock())
+        self._interval_s = tier.options.ping_interval
+        self._refusals = FailureWindow(self._interval_s, tier.refused_writes, clock())
         self._failed_s: float | None = None
         self._failed_loads = 0
 
@@ -100,13 +102,27 @@ class RemoteBackendHealthCheck(HealthCheck):
             return ping
         waiting = self._waiting_reason()
         if waiting:
-            return replace(ping, healthy=False, reason=waiting)
+            return replace(ping, healthy=False, reason=waiting, failing=frozenset({"reads"}))
         result = self._probe.run(self._tier.options.ping_timeout)
         details["round_trip"] = result.healthy
         if result.healthy and self._failed_s is not None:
             self._failed_s = None
             self._window.restart(self._tier.load_failures, self._clock())
-        return replace(result, details=details)
+        return self._with_reservations(replace(result, details=details), details)
+
+    def _with_reservations(self, result: CheckResult, details: Details) -> CheckResult:
+        """Add what does not fail the store: writes refused for lack of room, and what will surprise later."""
+        refused = self._refusals.growth(self._tier.refused_writes, self._clock())
+        details["refused_writes"] = self._tier.refused_writes
+        notices = tuple(self._tier.notices())
+        if notices:
+            details["notices"] = "; ".join(notices)
+        if not result.healthy:
+            return result
+        if refused and not result.degraded:
+            reason = f"takes no writes, reads go on: {refused} stores had no room within {self._interval_s:g} s"
+            result = replace(result, degraded=True, reason=reason)
+        return result if result.reason or not notices else replace(result, reason="; ".join(notices))
 
     def _note_load_failures(self) -> None:
         options, now_s = self._tier.options, self._clock()

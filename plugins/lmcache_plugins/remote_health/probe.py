@@ -6,11 +6,24 @@ import logging
 import os
 from collections.abc import Callable
 
-from lmcache_core import BackendError, BackendFullError, CheckResult, ChunkKey, KeyNamespace, LoadResult, Tier
+from lmcache_core import (
+    BackendError,
+    BackendFullError,
+    BackendTimeoutError,
+    CheckResult,
+    ChunkKey,
+    KeyNamespace,
+    LoadResult,
+    Tier,
+)
 
 log = logging.getLogger(__name__)
 
 _PAYLOAD_BYTES = 4096
+_READS = frozenset({"reads"})
+_WRITES = frozenset({"writes"})
+_BOTH = _READS | _WRITES
+_UNREADABLE = "could not read one value"
 _NAMESPACE = KeyNamespace(
     model_name="lmcache-probe", world_size=1, rank=0, dtype="bytes", layout="probe", chunk_tokens=1
 )
@@ -43,18 +56,36 @@ class RoundTripProbe:
                 self._delete(timeout_s)
             self._clean = False
             reservation = self._store(timeout_s)
+        except BackendTimeoutError as error:
+            return CheckResult(healthy=False, reason=str(error))
+        except BackendError as error:
+            return CheckResult(healthy=False, reason=str(error), failing=self._side_of_writes(timeout_s))
+        try:
             problem = self._load_problem(timeout_s, stored=not reservation)
         except BackendError as error:
-            self._delete_quietly(timeout_s)
-            return CheckResult(healthy=False, reason=str(error))
+            return CheckResult(healthy=False, reason=str(error), failing=self._side_of_reads(timeout_s))
         try:
             self._delete(timeout_s)
         except BackendError as error:
             return CheckResult(healthy=False, reason=problem or str(error))
         self._clean = True
         if problem:
-            return CheckResult(healthy=False, reason=f"{self._tier.name} ({self._tier.url}): {problem}")
+            reason = f"{self._tier.name} ({self._tier.url}): {problem}"
+            return CheckResult(healthy=False, reason=reason, failing=_READS if problem == _UNREADABLE else _BOTH)
         return CheckResult(healthy=True, degraded=bool(reservation), reason=reservation)
+
+    def _side_of_writes(self, timeout_s: float) -> frozenset[str]:
+        """The store refused a write: ask whether it can be read all the same."""
+        out = memoryview(bytearray(_PAYLOAD_BYTES))
+        try:
+            (result,) = self._tier.load_into([self._key], [out], timeout_s=timeout_s)
+        except BackendError:
+            return _BOTH
+        return _BOTH if result is LoadResult.FAILED else _WRITES
+
+    def _side_of_reads(self, timeout_s: float) -> frozenset[str]:
+        """The store took a value and did not give it: it takes writes where it lets the value be deleted."""
+        return _READS if self._delete_quietly(timeout_s) else _BOTH
 
     def _store(self, timeout_s: float) -> str:
         try:
@@ -67,7 +98,7 @@ class RoundTripProbe:
         out = bytearray(_PAYLOAD_BYTES)  # fresh each time: a store that answered too late may still write into the last
         (result,) = self._tier.load_into([self._key], [memoryview(out)], timeout_s=timeout_s)
         if result is LoadResult.FAILED:
-            return "could not read one value"
+            return _UNREADABLE
         if not stored:
             return ""  # nothing to compare; the store was asked and answered
         if result is LoadResult.MISS:
@@ -79,8 +110,10 @@ class RoundTripProbe:
     def _delete(self, timeout_s: float) -> None:
         self._tier.delete([self._key], timeout_s=timeout_s)
 
-    def _delete_quietly(self, timeout_s: float) -> None:
+    def _delete_quietly(self, timeout_s: float) -> bool:
         try:
             self._delete(timeout_s)
         except BackendError:
             log.debug("the probe key stays in %s until the next round trip", self._tier.url)
+            return False
+        return True

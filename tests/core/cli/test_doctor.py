@@ -134,7 +134,8 @@ def test_a_disabled_plugin_is_as_it_should_be(doctor: Doctor) -> None:
 
 
 def test_without_any_check_it_says_so(doctor: Doctor) -> None:
-    _, lines = doctor('[plugins]\ndisabled = ["remote_health"]\n')
+    checking = ["local_cpu_health", "local_disk_health", "remote_health", "thread_health", "write_behind_health"]
+    _, lines = doctor(f"[plugins]\ndisabled = {checking}\n")
 
     assert find(lines, "checks") == (
         "warn  checks: no health check applies, so no outage would be noticed before a request meets it"

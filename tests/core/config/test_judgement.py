@@ -41,7 +41,7 @@ Problems = Callable[..., list[str]]
         ("lmcache_instance_id = ''", "lmcache_instance_id: must have 1 or more characters, got ''"),
         ("extra_config.ping_interval = 0", "extra_config.ping_interval: must be greater than 0, got 0"),
         ("extra_config.get_blocking_failed_threshold = 1.5", "extra_config.get_blocking_failed_threshold: must be a whole number, got 1.5"),
-        ("extra_config.fallback_policy = 5", "extra_config.fallback_policy: must be text, got 5"),
+        ("extra_config.fallback_policy = 5", "extra_config.fallback_policy: must be the name of a policy, or a list of names, the one to use first in front"),
     ],
 )  # fmt: skip
 def test_one_line_for_each_bad_value(problems: Problems, text: str, message: str) -> None:

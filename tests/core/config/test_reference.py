@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from lmcache_core.config.checks import CheckTable
 from lmcache_core.config.described import describe_fields
 from lmcache_core.config.fields import fields_of, table_model
 from lmcache_core.config.model import CoreConfig, ExtraConfig, PluginsTable, RemoteTable, TableOwner
@@ -34,9 +35,10 @@ def owners() -> list[TableOwner]:
 
 
 def models() -> dict[str, type[Any]]:
-    for model in (CoreConfig, *(owner.settings for owner in owners())):
+    for model in (CoreConfig, CheckTable, *(owner.settings for owner in owners())):
         describe_fields(model)
     core = {"core": CoreConfig, "plugins": PluginsTable, "extra_config": ExtraConfig, "remotes": RemoteTable}
+    core["extra_config.checks"] = CheckTable
     return {**core, **{f"extra_config.{owner.settings.table}": owner.settings for owner in owners()}}
 
 
@@ -100,7 +102,7 @@ def test_the_pages_report_is_what_the_check_says(tmp_path: Path, monkeypatch: py
 def test_every_key_of_the_core_has_a_meaning() -> None:
     lacking = [
         f"{model.__name__}.{name}"
-        for model in (CoreConfig, PluginsTable, ExtraConfig, RemoteTable)
+        for model in (CoreConfig, PluginsTable, ExtraConfig, CheckTable, RemoteTable)
         for name, field in model.model_fields.items()
         if not field.description
     ]

@@ -69,6 +69,7 @@ def test_core_keys_are_those_of_the_health_options() -> None:
         "get_blocking_failed_threshold",
         "waiting_time_for_recovery",
         "fallback_policy",
+        "policy_ladder_secs",
     } == conform.CORE_KEYS
 
 

@@ -1,0 +1,1 @@
+"""Built-in plugin ``thread_health``: the health check of background threads."""
