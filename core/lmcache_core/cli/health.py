@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from lmcache_core.cli.cache_page import DEFAULT_URL, CachePage, clean
-from lmcache_core.cli.history import history
-from lmcache_core.cli.override import drain, override, overrides
 from lmcache_core.cli.span import span
-from lmcache_core.cli.watch import watch
-from lmcache_core.cli.why import why
+from lmcache_core.cli.target import import_target
 
 _HEADER = ("check", "state", "since", "age", "next run", "policy", "reason")
 
 
-@click.group(invoke_without_command=True)
+_COMMANDS = {
+    "drain": "lmcache_core.cli.override:drain",
+    "history": "lmcache_core.cli.history:history",
+    "override": "lmcache_core.cli.override:override",
+    "overrides": "lmcache_core.cli.override:overrides",
+    "watch": "lmcache_core.cli.watch:watch",
+    "why": "lmcache_core.cli.why:why",
+}
+
+
+class HealthGroup(click.Group):
+    """Its sub-commands are imported when they are run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name them."""
+        del ctx
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one."""
+        del ctx
+        target = _COMMANDS.get(cmd_name)
+        return None if target is None else cast("click.Command", import_target(target))
+
+
+@click.group(cls=HealthGroup, invoke_without_command=True)
 @click.option("--url", default=DEFAULT_URL, show_default=True, help="Address of the cache's HTTP pages.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -37,10 +59,6 @@ def health(ctx: click.Context, url: str, as_json: bool) -> int | None:
         for line in _lines(report, f"{cache.address}/health"):
             click.echo(line)
     return 0 if report.get("healthy") is True else 1
-
-
-for command in (why, override, drain, overrides, history, watch):
-    health.add_command(command)
 
 
 def _lines(report: Mapping[str, Any], page: str) -> list[str]:

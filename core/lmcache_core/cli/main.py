@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 import sys
 import traceback
@@ -14,6 +13,7 @@ from typing import cast
 import click
 
 from lmcache_core.cli.logs import StderrLog
+from lmcache_core.cli.target import import_target
 from lmcache_core.errors import ConfigError, LMCacheError
 from lmcache_core.version import __version__
 
@@ -64,8 +64,8 @@ class LazyGroup(click.Group):
         """Import a command; an unknown name is looked for among the plugins' commands."""
         del ctx
         if cmd_name in COMMANDS:
-            return cast("click.Command", _import_target(COMMANDS[cmd_name][0]))
-        find = cast("Callable[[str], click.Command | None]", _import_target(_OF_PLUGINS))
+            return cast("click.Command", import_target(COMMANDS[cmd_name][0]))
+        find = cast("Callable[[str], click.Command | None]", import_target(_OF_PLUGINS))
         return find(cmd_name)
 
     def resolve_command(
@@ -165,8 +165,3 @@ def _quiet_stdout() -> None:
     """Keep Python's last flush from complaining of a reader that is gone."""
     with open(os.devnull, "w", encoding="utf-8") as sink:  # noqa: PTH123 - a device, not a path
         os.dup2(sink.fileno(), sys.stdout.fileno())
-
-
-def _import_target(target: str) -> object:
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)

@@ -35,7 +35,7 @@ def plugins() -> None:
 @_CONFIG
 @_JSON
 @click.option("--no-plugins", is_flag=True, help="Load the built-in plugins only.")
-def list_plugins(config_file: Path | None, as_json: bool, no_plugins: bool) -> int:  # noqa: FBT001 - click passes options by name
+def list_plugins(config_file: Path | None, as_json: bool, no_plugins: bool) -> int:
     """List all plugins, whether they load or not. Ends with 0 even when some do not."""
     installed = load_installed(config_file, third_party=not no_plugins)
     problems = [line for problem in installed.registry.problems for line in str(problem).splitlines()]
@@ -55,7 +55,7 @@ def list_plugins(config_file: Path | None, as_json: bool, no_plugins: bool) -> i
 @_CONFIG
 @_JSON
 @click.pass_context
-def show_plugin(context: click.Context, name: str, config_file: Path | None, as_json: bool) -> int:  # noqa: FBT001 - click passes options by name
+def show_plugin(context: click.Context, name: str, config_file: Path | None, as_json: bool) -> int:
     """Show one plugin: where it came from, what it owns, or why it does not load.
 
     Ends with 3 when the plugin cannot be used and with 2 when there is none of the name. The

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Group
 from rich.panel import Panel
@@ -14,9 +14,7 @@ from rich.text import Text
 from lmcache_core.cli.cache_page import clean
 from lmcache_core.cli.history import local_time
 from lmcache_core.cli.span import span
-
-if TYPE_CHECKING:
-    from lmcache_core.cli.watch import Watcher
+from lmcache_core.cli.watcher import Watcher
 
 _SHOWN = 12
 _STALE_S = 6.0

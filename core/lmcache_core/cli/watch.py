@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 import click
+from rich.live import Live
 
 from lmcache_core.cli.address import cache_at, url_option
-from lmcache_core.cli.cache_page import CachePage, clean
+from lmcache_core.cli.cache_page import clean
 from lmcache_core.cli.history import local_time, transition_line
+from lmcache_core.cli.screen import draw
 from lmcache_core.cli.span import SpanType, span
-from lmcache_core.errors import LMCacheError
+from lmcache_core.cli.watcher import Seen, Watcher
 
 _FRAME_S = 0.25
 
@@ -41,60 +40,7 @@ def watch(url: str | None, interval: float, for_s: float | None) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the cache said when it was asked last.
-
-    Attributes:
-        answered_s: When it answered last, by the watcher's clock; None for never.
-        why: Its explanation.
-        transitions: What changed, the newest last.
-        problem: Why it does not answer now; ``""`` when it does.
-    """
-
-    answered_s: float | None = None
-    why: Mapping[str, Any] = field(default_factory=dict)
-    transitions: tuple[Mapping[str, Any], ...] = ()
-    problem: str = ""
-
-
-class Watcher:
-    """Asks a cache again and again, and remembers its last answer.
-
-    Args:
-        cache: Its pages.
-        clock: Monotonic seconds.
-    """
-
-    def __init__(self, cache: CachePage, clock: Callable[[], float] = time.monotonic) -> None:
-        self.address = cache.address
-        self._cache = cache
-        self._clock = clock
-        self.seen = Seen()
-
-    def ask(self) -> Seen:
-        """Ask once; a cache that does not answer keeps what it said last."""
-        try:
-            why = self._cache.read("/health/why", {"healthy": bool, "explanations": list, "state": str})
-            history = self._cache.read("/health/history?limit=200", {"transitions": list})
-        except LMCacheError as error:
-            self.seen = Seen(self.seen.answered_s, self.seen.why, self.seen.transitions, str(error))
-        else:
-            transitions = tuple(one for one in history["transitions"] if isinstance(one, dict))
-            self.seen = Seen(self._clock(), why, transitions)
-        return self.seen
-
-    @property
-    def age_s(self) -> float | None:
-        """Seconds since the last answer."""
-        return None if self.seen.answered_s is None else self._clock() - self.seen.answered_s
-
-
 def _live(watcher: Watcher, interval_s: float, until_s: float | None) -> None:
-    from rich.live import Live  # noqa: PLC0415 - half of the command line's start-up time
-
-    from lmcache_core.cli.screen import draw  # noqa: PLC0415 - the same
-
     with Live(draw(watcher), screen=True, auto_refresh=False) as live:
         ask_s = 0.0
         while until_s is None or time.monotonic() < until_s:

@@ -26,10 +26,10 @@ def command_that(monkeypatch):
     """Make sub-command ``probe`` do something."""
 
     def put(action) -> None:
-        real = root._import_target
+        real = root.import_target
         monkeypatch.setitem(COMMANDS, "probe", ("probe:probe", "Do it."))
         command = click.command("probe")(action)
-        monkeypatch.setattr(root, "_import_target", lambda target: command if target == "probe:probe" else real(target))
+        monkeypatch.setattr(root, "import_target", lambda target: command if target == "probe:probe" else real(target))
 
     return put
 

@@ -14,7 +14,9 @@ def leaves(command: click.Command, path: str) -> list[tuple[str, click.Command]]
     if not isinstance(command, click.Group):
         return [(path, command)]
     own = [(path, command)] if command.invoke_without_command else []
-    return own + [leaf for name, sub in command.commands.items() for leaf in leaves(sub, f"{path} {name}")]
+    context = click.Context(command)
+    subs = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
+    return own + [leaf for name, sub in subs for leaf in leaves(sub, f"{path} {name}")]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -18,7 +18,8 @@ from lmcache_core import CacheManager
 from lmcache_core.cli.cache_page import CachePage
 from lmcache_core.cli.main import main
 from lmcache_core.cli.screen import draw
-from lmcache_core.cli.watch import Lines, Watcher
+from lmcache_core.cli.watch import Lines
+from lmcache_core.cli.watcher import Watcher
 
 
 class Clock:
