@@ -72,6 +72,7 @@ class CheckWatch:
         self.maintenance = ""
         self.waits_for = ""
         self.depends_on: tuple[CheckWatch, ...] = ()
+        self._rule = describe_rule(terms)
         self._jitter = jitter
         self._early = jitter()
         self._turned_s = now_s
@@ -151,8 +152,9 @@ class CheckWatch:
         late = self.overdue
         self.running = False
         self.overdue = False
-        if outcome.terms is not None:
+        if outcome.terms is not None and outcome.terms != self.terms:
             self.terms = outcome.terms
+            self._rule = describe_rule(outcome.terms)
         self._take(outcome, now_s, late=late)
         begun_s = now_s if late else self._started_s  # after a hang, a pause
         self._due_s = min(self._due_s, max(begun_s + self._pause_s(), now_s))
@@ -202,7 +204,7 @@ class CheckWatch:
             age_s=None if self.judged_s is None else max(0.0, now_s - self.judged_s),
             next_run_s=0.0 if self.running else max(0.0, self._start_s() - now_s),
             details=self.result.details,
-            rule=describe_rule(self.terms),
+            rule=self._rule,
             passes=self._passes,
             fails=self._fails,
         )

@@ -121,8 +121,12 @@ def test_json_takes_whatever_a_check_gave_as_details() -> None:
                     "object": "object",
                     "3": "x",
                 },
+                "rule": "",
+                "passes": 0,
+                "fails": 0,
             }
         ],
         "bypassed": {"RemoteBackend": ["alice"]},
         "plugins_failed": {"theirs": "why"},
+        "backends": [],
     }

@@ -59,6 +59,34 @@ def test_is_due_again_an_interval_after_the_last_start() -> None:
     assert (watch.is_due(9.9), watch.is_due(10.0), watch.report(4.0).next_run_s) == (False, True, 6.0)
 
 
+def test_jitter_brings_a_run_early_and_never_late() -> None:
+    watch = a_watch(jitter=0.2)
+    watch._jitter = lambda: 1.0
+    run(watch, 0.0)
+    most = watch.report(0.0).next_run_s
+    watch._jitter = lambda: 0.0
+    run(watch, 8.0)
+
+    assert (most, watch.report(8.0).next_run_s) == (8.0, 10.0)
+
+
+def test_it_is_asked_more_often_while_it_fails_or_wavers() -> None:
+    watch = a_watch(fall=2, rise=2)
+    pauses = []
+    for now_s, healthy in ((0.0, True), (10.0, False), (20.0, False), (30.0, True), (40.0, True)):
+        run(watch, now_s, healthy=healthy)
+        pauses.append(watch.report(now_s).next_run_s)
+
+    assert pauses == [10.0, 2.0, 2.0, 2.0, 2.0]  # the run that ends a failure was still planned while it lasted
+
+
+def test_an_initial_delay_is_kept_whatever_live_traffic_says() -> None:
+    watch = a_watch(initial_delay_s=60.0)
+    watch.request()
+
+    assert (watch.is_due(59.9), watch.is_due(60.0), watch.holds_up_start) == (False, True, False)
+
+
 def test_fall_needs_failures_in_a_row() -> None:
     watch = a_watch(fall=2)
     run(watch, 0.0)
