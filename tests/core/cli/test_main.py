@@ -55,7 +55,9 @@ def test_help_imports_no_sub_command() -> None:
         "print(sorted(name for name in sys.modules if name.startswith('lmcache_core.cli.')), 'pydantic' in sys.modules)"
     )
 
-    assert run_process(code=code).stdout.splitlines()[-1] == "['lmcache_core.cli.logs', 'lmcache_core.cli.main'] False"
+    assert run_process(code=code).stdout.splitlines()[-1] == (
+        "['lmcache_core.cli.logs', 'lmcache_core.cli.main', 'lmcache_core.cli.target'] False"
+    )
 
 
 def test_no_arguments_shows_help(capsys) -> None:
