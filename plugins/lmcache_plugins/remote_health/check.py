@@ -100,9 +100,11 @@ class RemoteBackendHealthCheck(HealthCheck):
         ping = self._ping(details)
         if not ping.healthy:
             return ping
-        waiting = self._waiting_reason()
-        if waiting:
-            return replace(ping, healthy=False, reason=waiting, failing=frozenset({"reads"}))
+        waiting_s = self._waiting_s()
+        if waiting_s >= 0:
+            details["recovery_in_s"] = round(waiting_s, 3)
+            reason = self._waiting_reason(waiting_s)
+            return replace(ping, healthy=False, reason=reason, failing=frozenset({"reads"}))
         result = self._probe.run(self._tier.options.ping_timeout)
         details["round_trip"] = result.healthy
         if result.healthy and self._failed_s is not None:
@@ -133,13 +135,14 @@ class RemoteBackendHealthCheck(HealthCheck):
             self._failed_loads = grown
             self._window.restart(failures, now_s)
 
-    def _waiting_reason(self) -> str:
+    def _waiting_s(self) -> float:
+        """Seconds until a recovery is tried; below 0 where nothing is waited for."""
         if self._failed_s is None:
-            return ""
+            return -1.0
+        return self._tier.options.waiting_time_for_recovery - (self._clock() - self._failed_s)
+
+    def _waiting_reason(self, left_s: float) -> str:
         options = self._tier.options
-        left_s = options.waiting_time_for_recovery - (self._clock() - self._failed_s)
-        if left_s < 0:
-            return ""
         return (
             f"{self._failed_loads} loads failed within {options.ping_interval:g} s "
             f"(get_blocking_failed_threshold {options.get_blocking_failed_threshold}); "

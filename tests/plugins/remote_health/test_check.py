@@ -189,6 +189,7 @@ def test_during_the_waiting_time_it_stays_failed_but_is_pinged(bench: MakeBench)
     result = one.check.check()
 
     assert result.reason.endswith("a recovery is tried in 1 s")
+    assert result.details["recovery_in_s"] == 1.0
     assert one.rig.sample("remote_ping_successes_total", backend="RemoteBackend-0") == 2
     assert one.store.frames == {}
 
