@@ -122,3 +122,21 @@ def test_a_failing_check_runs_on_the_fast_interval(tower: MakeTower) -> None:
     tower(check).start()
     for _ in range(5):
         check.await_run()
+
+
+def test_a_whole_cache_refuses_an_entry_that_fits_no_check(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lmcache_core import CacheManager, KVLayout
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        CacheManager.from_config(
+            overrides={"max_local_cpu_size": 0.001, "extra_config": {"checks": [{"match": "LocalCpuHealthChek"}]}},
+            environ={},
+            layout=KVLayout(num_layers=1, num_kv_heads=1, head_size=4, dtype="float32"),
+            model_name="m",
+        )
+
+    assert str(caught.value) == (
+        "extra_config.checks[0].match: no health check is called 'LocalCpuHealthChek'; "
+        "the nearest name is 'LocalCPUHealthCheck'"
+    )

@@ -196,3 +196,20 @@ def test_instance_must_be_of_its_contract() -> None:
 
 def test_function_must_be_callable() -> None:
     assert conform.object_to_function(3, "a build") == "gave a build that is not callable"
+
+
+@pytest.mark.parametrize("answers", [None, "reads", {"reads"}, frozenset(), frozenset({"reeds"})])
+def test_a_policy_helps_with_reads_writes_or_both(answers: object) -> None:
+    class Odd(FallbackPolicy):
+        name = "odd"
+        keeps_serving = True
+
+        def engage(self, check: object, storage: object) -> None: ...
+
+        def release(self, check: object, storage: object) -> None: ...
+
+    Odd.answers = answers  # type: ignore[misc, assignment]
+
+    assert (conform.object_to_policy(Odd) or "").endswith(
+        f", whose answers is {answers!r}; set it to a frozenset of reads, writes or both"
+    )

@@ -83,6 +83,19 @@ def test_an_awkward_policy_is_told_once(
         for _ in range(3):
             backend.ping(deadline=soon())
 
+    assert list(backend.notices()) == expected
     assert [record.getMessage() for record in caplog.records] == [
         f"RemoteBackend at {server.url}: {sentence}" for sentence in expected
     ]
+
+
+def test_a_notice_goes_when_the_server_is_mended(connect: MakeBackend) -> None:
+    with RedisServer(options=["--maxmemory-policy", "noeviction"]) as server:
+        backend = connect(server.url)
+        backend.ping(deadline=soon())
+        before = backend.notices()
+        with server.client() as client:
+            client.config_set("maxmemory-policy", "allkeys-lru")
+        backend.ping(deadline=soon())
+
+    assert (len(before), backend.notices()) == (1, ())

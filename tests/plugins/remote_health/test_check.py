@@ -285,3 +285,46 @@ def test_without_a_store_there_is_no_check() -> None:
     rig.close()
 
     assert checks == []
+
+
+def test_notices_of_the_store_are_shown_and_degrade_nothing(bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = bench()
+    monkeypatch.setattr(one.store, "notices", lambda: ["evicts nothing", "is small"], raising=False)
+    result = one.check.check()
+
+    assert (result.healthy, result.degraded, result.reason) == (True, False, "evicts nothing; is small")
+    assert result.details["notices"] == "evicts nothing; is small"
+
+
+def test_a_store_whose_notices_raise_has_none(bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = bench()
+
+    def fail() -> None:
+        raise ValueError("no idea")
+
+    monkeypatch.setattr(one.store, "notices", fail, raising=False)
+
+    assert one.check.check().reason == ""
+
+
+def test_chunks_refused_for_lack_of_room_degrade_writes(bench: MakeBench) -> None:
+    """The probe's 4 KiB may fit where a chunk does not."""
+    one = bench()
+    permit = one.tier.admit()
+    for _ in range(3):
+        one.tier._write_failed(permit, BackendFullError("no room"))
+    result = one.check.check()
+    one.now_s += 31.0
+    one.check.check()
+    one.now_s += 31.0
+
+    assert (result.healthy, result.degraded) == (True, True)
+    assert result.reason == "takes no writes, reads go on: 3 stores had no room within 30 s"
+    assert result.details["refused_writes"] == 3
+    assert not one.check.check().degraded
+
+
+def test_it_has_the_stores_own_ladder(bench: MakeBench) -> None:
+    check = bench(fallback_policy=("read_only", "bypass"), policy_ladder_secs=7.0).check
+
+    assert (check.fallback_policy, check.policy_ladder_secs) == (("read_only", "bypass"), 7.0)

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.memory_store import Gate, Options, refuse
 
 from lmcache_core import CheckResult, LoadResult
@@ -145,3 +146,47 @@ def test_a_file_store_keeps_no_file_and_one_empty_folder(tmp_path: Path) -> None
     assert verdicts == [True] * 5
     assert [path for path in probes if path.is_file()] == []
     assert len(probes) == 1
+
+
+@pytest.mark.parametrize(
+    ("refused", "failing"),
+    [
+        (["store", "delete"], {"writes"}),
+        (["store"], {"writes"}),
+        (["load"], {"reads"}),
+        (["load", "delete"], {"reads", "writes"}),
+        (["store", "load"], {"reads", "writes"}),
+        (["delete"], {"reads", "writes"}),
+    ],
+)
+def test_it_says_which_side_fails(bench: MakeBench, refused: list[str], failing: set[str]) -> None:
+    one = bench()
+    one.store.fault = refuse(*refused)
+    result = RoundTripProbe(one.tier).run(5.0)
+
+    assert (result.healthy, result.failing) == (False, failing)
+
+
+def test_a_replica_that_lets_nothing_be_deleted_still_reads(bench: MakeBench) -> None:
+    one = bench()
+    probe = RoundTripProbe(one.tier)
+    one.store.fault = refuse("store", "delete")
+    probe.run(5.0)
+
+    assert probe.run(5.0).failing == {"writes"}
+
+
+def test_after_a_hang_it_asks_for_no_more(bench: MakeBench) -> None:
+    one = bench()
+    calls: list[str] = []
+    gate = Gate("store")
+
+    def fault(call: str) -> None:
+        calls.append(call)
+        gate(call)
+
+    one.store.fault = fault
+    result = RoundTripProbe(one.tier).run(0.05)
+    gate.open()
+
+    assert (calls, result.failing) == (["store"], {"reads", "writes"})
