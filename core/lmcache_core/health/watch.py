@@ -68,9 +68,7 @@ class CheckWatch:
         self.policy_problem = ""
         self.policy_note = ""
         self.ladder = Ladder()
-        self.held_back = ""
-        self.maintenance = ""
-        self.waits_for = ""
+        self.held_back = self.maintenance = self.waits_for = ""
         self.depends_on: tuple[CheckWatch, ...] = ()
         self._rule = describe_rule(terms)
         self._jitter = jitter
@@ -79,8 +77,7 @@ class CheckWatch:
         self._started_s = float("-inf")
         self._due_s = now_s + terms.initial_delay_s
         self._requested = False
-        self._passes = 0
-        self._fails = 0
+        self._passes = self._fails = 0
 
     @property
     def failing(self) -> bool:

@@ -214,7 +214,8 @@ def test_changes_are_logged_with_their_reason(tower: MakeTower, caplog: pytest.L
         check.run = lambda: True
         one.await_report(lambda report: report.healthy)
 
-    assert [text for text in caplog.messages if text.startswith("health is")] == [
+    # The first round's own line may come before the level is set, or after.
+    assert [text for text in caplog.messages if text.startswith("health is")][-2:] == [
         "health is down: check 'steered' fails: check() returned False; policy recompute",
         "health is up: all checks pass",
     ]
