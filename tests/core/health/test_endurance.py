@@ -19,7 +19,7 @@ from lmcache_core.storage.breaker import BreakerTerms
 
 STATE_CHANGES = 100_000
 CHECKS = 50
-STORM_S = 8.0
+STORM_S = 10.0
 THREADS = 32
 
 
