@@ -207,6 +207,7 @@ def test_a_streak_of_equal_errors_is_logged_once(tower: MakeTower, caplog: pytes
 def test_changes_are_logged_with_their_reason(tower: MakeTower, caplog: pytest.LogCaptureFixture) -> None:
     check = SteeredCheck()
     one = tower(check).start()
+    caplog.clear()  # another test's cache may have set the level
     with caplog.at_level(logging.INFO):
         check.run = lambda: False
         one.await_report(lambda report: report.state is HealthState.DOWN)
