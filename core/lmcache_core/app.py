@@ -234,7 +234,7 @@ class CacheManager:
             )
         except (ConfigError, PluginError):
             raise
-        except Exception as error:
+        except Exception as error:  # the border of initialisation: the engine goes on without a cache
             log.exception("the cache could not be built; everything is recomputed")
             self.init_failed_reason = f"{type(error).__name__}: {error}"
             arena, tiers = Arena(ALIGNMENT_BYTES), []

@@ -33,7 +33,7 @@ def enlist(
             name = _name_of(check)
             reader = TermReader(options, _configured(name, tables))
             terms = reader.read(check)
-        except Exception as error:
+        except Exception as error:  # the border of one plugin's check
             reason = f"health check {kind} cannot be used: {describe_error(error)}"
             raise PluginError(plugin=plugin, origin=origin, reason=reason) from error
         if name in watches:
