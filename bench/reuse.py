@@ -17,7 +17,7 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
-from reuse_traces import (
+from parts.reuse_traces import (
     Trace,
     conversation_trace,
     exact_distances,

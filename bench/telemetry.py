@@ -156,7 +156,7 @@ def main() -> None:
     options = parser.parse_args()
     peer = None
     if options.peer_python:
-        command = [options.peer_python, str(Path(__file__).with_name("telemetry_peer.py"))]
+        command = [options.peer_python, str(Path(__file__).parent / "parts" / "telemetry_peer.py")]
         peer = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from bench.reuse_traces import conversation_trace, with_digests
+from bench.parts.reuse_traces import conversation_trace, with_digests
 
 from lmcache_core import ChunkReuseTracker, ReuseReports, ReuseSnapshot
 from lmcache_core.cli.main import main

@@ -1,7 +1,7 @@
 """The curve: exact where everything is sampled, within 0.02 of an exact LRU at one chunk of 64."""
 
 import pytest
-from bench.reuse_traces import (
+from bench.parts.reuse_traces import (
     Trace,
     conversation_trace,
     exact_distances,
