@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import timeit
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))  # the real server of the tests
 
@@ -21,6 +21,8 @@ from tests.outage import DEADLINE_S, measure_hang, measure_outage
 from tests.redis_server import RedisServer
 
 from lmcache_core import FallbackPolicy, HealthCheck, StorageControl
+from lmcache_core.config.model import ExtraConfig
+from lmcache_core.contracts.control import Hold
 from lmcache_core.events.bus import EventBus
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.metrics.families import CacheMetrics
@@ -44,16 +46,6 @@ class Empty:
         return True
 
 
-class Options:
-    """LMCache's defaults."""
-
-    ping_interval = 30.0
-    ping_timeout = 5.0
-    get_blocking_failed_threshold = 10
-    waiting_time_for_recovery = 300.0
-    fallback_policy = "recompute"
-
-
 class Recompute(FallbackPolicy):
     """Do nothing."""
 
@@ -74,8 +66,19 @@ class NoStorage:
         """Only tier 0."""
         return ["LocalCPUBackend"]
 
-    def set_backend_bypass(self, name: str, bypassed: bool, *, owner: str, reason: str = "") -> None:
+    def set_backend_bypass(
+        self, name: str, bypassed: bool, *, owner: str, reason: str = "", reads: bool = True, writes: bool = True
+    ) -> None:
         """Never asked."""
+
+    def holds(self, name: str) -> Mapping[str, Hold]:
+        """Nobody holds anything."""
+        del name
+        return {}
+
+    def serving(self) -> Sequence[str]:
+        """Only tier 0."""
+        return self.backend_names()
 
     def hold_hot_cache(self, *, owner: str) -> None:
         """Never asked."""
@@ -122,7 +125,7 @@ def build(*checks: HealthCheck) -> HealthMonitor:
         checks=[("bench", "bench", check) for check in checks],
         policies={"recompute": Recompute()},
         storage=NoStorage(),
-        options=Options(),
+        options=ExtraConfig(),
         metrics=CacheMetrics(),
         on_change=lambda _report: None,
         registry=PeriodicThreadRegistry(),
