@@ -64,6 +64,20 @@ def test_clear_empties_the_disk_tier(tmp_path: Path) -> None:
         assert cache.engine.lookup(TOKENS) == 0
 
 
+def test_eviction_from_the_disk_tier_is_counted(tmp_path: Path) -> None:
+    two_chunks_gib = 1400 / (1 << 30)
+    with manager(local_disk=str(tmp_path / "disk"), max_local_disk_size=two_chunks_gib) as cache:
+        cache.engine.store(TOKENS, some_kv())
+        cache.storage.flush()
+        cache.engine.clear()
+
+        evicted = cache.metrics.registry.get_sample_value(
+            "lmcache:evicted_chunks_total", {"backend": "LocalDiskBackend"}
+        )
+
+    assert evicted == 2
+
+
 def test_cache_is_healthy_once_started(tmp_path: Path) -> None:
     with manager(remote_url=f"file://{tmp_path}/kv") as cache:
         assert cache.is_healthy()

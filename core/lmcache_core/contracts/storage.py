@@ -109,6 +109,10 @@ class StorageBackend(ABC):
         """Tell how full the store is; must not block for long."""
         return BackendUsage()
 
+    def evicted_chunks(self) -> int:
+        """Count the chunks that made room for others since start; 0 where the store cannot tell. Must not block."""
+        return 0
+
     def notices(self) -> Sequence[str]:
         """Say what will surprise later although the store works now, one sentence each; must not block.
 

@@ -119,6 +119,11 @@ class Journal:
         if self._bus.has_subscribers(EventType.L1_ALLOCATION_FAILED):
             self._tell(EventType.L1_ALLOCATION_FAILED, {"during": during, "key_count": chunks})
 
+    def l2_evicted(self, kind: str, chunks: int) -> None:
+        """A store made room for new chunks by letting old ones go."""
+        if self._bus.has_subscribers(EventType.L2_KEYS_EVICTED):
+            self._tell(EventType.L2_KEYS_EVICTED, {"l2_name": kind, "key_count": chunks})
+
     def l2_stored(self, kind: str, *, succeeded: int, failed: int) -> None:
         """A batch was written behind, or lost."""
         if self._bus.has_subscribers(EventType.L2_STORE_COMPLETED):

@@ -110,6 +110,7 @@ class GuardedTier:
         self._probes = WorkerPool(f"lmcache-{setup.name}-probe", _PROBE_WORKERS)
         self._lock = threading.Lock()
         self._load_failures = 0
+        self._evicted_chunks = 0
         self._refused_writes = 0
         self._seen_down = False
         self._warn_after = 0.0
@@ -203,6 +204,7 @@ class GuardedTier:
         except BackendError as error:
             return self._write_failed(permit, error)
         self.breaker.report(permit, Outcome.PASSED)
+        self._count_evictions()
         return ""
 
     def forget(self, keys: Sequence[ChunkKey], reason: str) -> None:
@@ -324,6 +326,14 @@ class GuardedTier:
         elif report.state is BreakerState.CLOSED:
             log.info("%s (%s): back in full use", self.name, self.url)
         self._breaker_listener(self.name, report)
+
+    def _count_evictions(self) -> None:
+        total = self._backend.evicted_chunks()
+        with self._lock:
+            new, self._evicted_chunks = max(0, total - self._evicted_chunks), max(total, self._evicted_chunks)
+        if new:
+            self._metrics.evicted_chunks.labels(self.name).inc(new)
+            self._journal.l2_evicted(self.kind, new)
 
     def _load_failed(self, permit: Permit, error: BackendError) -> None:
         self.breaker.report(permit, _outcome_of(error))

@@ -45,11 +45,12 @@ class DiskBackend(StorageBackend):
         self._name = name
         self._capacity_bytes = capacity_bytes
         self._fsync = fsync
-        self._changed = threading.Condition()  # guards the four below
+        self._changed = threading.Condition()  # guards the five below
         self._index = ChunkIndex()
         self._held_bytes = 0  # of files being written or removed
         self._busy: set[bytes] = set()  # their digests
         self._closed = False
+        self._evicted = 0  # since start
         self._opening = threading.Lock()  # guards the five below
         self._generation = 0  # of the folder, as the index knows it
         self._opening_generation = 0  # of the folder, as `_scan` reads it
@@ -135,6 +136,10 @@ class DiskBackend(StorageBackend):
         used_bytes = self._index.used_bytes + self._held_bytes if self._generation else -1
         return BackendUsage(bytes_used=used_bytes, capacity_bytes=self._capacity_bytes)
 
+    def evicted_chunks(self) -> int:
+        """Count the chunks that made room for others since start."""
+        return self._evicted
+
     def close(self) -> None:
         """Let the next instance in; calls fail from now on."""
         with self._changed:
@@ -203,6 +208,7 @@ class DiskBackend(StorageBackend):
                 oldest = self._index.oldest()
                 if oldest is not None:
                     self._take_out(oldest)
+                    self._evicted += 1
                 elif not self._changed.wait(deadline - time.monotonic()):
                     check_deadline(deadline, name=self._name, doing="waiting for room")
             if oldest is not None:

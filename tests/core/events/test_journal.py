@@ -172,6 +172,12 @@ def test_load_without_room_tells_why(rig: Rig) -> None:
     assert told == [{"l2_name": "", "reason": "l1_oom", "key_count": 2}]
 
 
+def test_eviction_behind_tier_0_tells_the_kind_of_store(rig: Rig) -> None:
+    told = seen(rig, EventType.L2_KEYS_EVICTED, of=lambda: rig.journal.l2_evicted("disk", 3))
+
+    assert told == [{"l2_name": "disk", "key_count": 3}]
+
+
 def test_registration_tells_the_shape(rig: Rig) -> None:
     (told,) = seen(
         rig, EventType.MP_KV_REGISTERED, of=lambda: rig.journal.registered(rig.namespace(""), LAYOUT, "llama")
