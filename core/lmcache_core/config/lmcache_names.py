@@ -64,7 +64,7 @@ MOONCAKE_KEYS: Final = frozenset(
 
 UNUSED_EXTRA_PREFIXES: Final = ("histogram_bucket_",)
 
-UNUSED_VARIABLES: Final = frozenset({"LMCACHE_LOG_FORMAT", "LMCACHE_FORCE_SKIP_SAVE", "LMCACHE_ENABLE_PROFILING"})
+UNUSED_VARIABLES: Final = frozenset({"LMCACHE_FORCE_SKIP_SAVE", "LMCACHE_ENABLE_PROFILING"})
 """Variables of LMCache that are no configuration keys."""
 
 UNUSED_VARIABLE_PREFIXES: Final = ("LMCACHE_EC_", "LMCACHE_REQUEST_TELEMETRY_")

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretSt
 from lmcache_core.config.address import StoreAddress
 from lmcache_core.config.checks import CheckTable
 from lmcache_core.config.policies import Policies
+from lmcache_core.config.server_address import judge_server_address
 from lmcache_core.config.table import Table
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.errors import PluginError
@@ -182,6 +183,17 @@ class CoreConfig(Table):
     lmcache_instance_id: str | None = Field(default=None, min_length=1, max_length=_LONGEST_LABEL)
     """Name of this instance in metrics and reports."""
 
+    mode: Literal["in_process", "server"] = "in_process"
+    """Where an engine's workers cache: `in_process`, each in its own memory, or `server`, all of a host in the memory
+    of one `lmcachectl serve`."""
+
+    server_address: Annotated[str, AfterValidator(judge_server_address)] | None = None
+    """Where that server is, such as `ipc:///run/lmcache-core/server.sock` or `tcp://127.0.0.1:7800`; left out, a
+    socket in the user's runtime directory."""
+
+    server_drain_secs: float = Field(default=10.0, ge=0)
+    """Seconds that a server which is told to end may go on writing what waits to be written."""
+
     internal_api_server_enabled: bool = False
     """Whether health, metrics and status are served over HTTP."""
 
@@ -211,6 +223,9 @@ class CoreConfig(Table):
 
     log_level: Annotated[Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"], BeforeValidator(_upper)] = "INFO"
     """Least severe message that is logged; upper or lower case."""
+
+    log_format: Literal["text", "json"] = "text"
+    """How `lmcachectl serve` writes its log: `text`, a line for people, or `json`, one object a line."""
 
     plugins: PluginsTable = PluginsTable()
     """Which plugins are loaded."""

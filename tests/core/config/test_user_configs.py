@@ -202,7 +202,7 @@ def test_4213_each_unknown_variable_is_listed_with_a_nearest_name(problems: Prob
         "LMCACHE_CLIENT_MAX_MEM_USAGE: unknown variable; the nearest known name is LMCACHE_PIN_TIMEOUT_SEC",
         "LMCACHE_MEM_POOL_SIZE: unknown variable; the nearest known name is LMCACHE_MAX_LOCAL_CPU_SIZE",
         "LMCACHE_REMOTE_URL: no loaded plugin serves lm:// (known: file, mooncakestore, redis, rediss)",
-        "LMCACHE_SERVER_TIMEOUT: unknown variable; the nearest known name is LMCACHE_PIN_TIMEOUT_SEC",
+        "LMCACHE_SERVER_TIMEOUT: unknown variable; the nearest known name is LMCACHE_SERVER_DRAIN_SECS",
     ]
 
 
