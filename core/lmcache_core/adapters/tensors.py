@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lmcache_core.adapters.staging import CopyStream, Staging, copy_stream_of
 from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.errors import LayoutError, LMCacheError
 
@@ -15,19 +17,25 @@ if TYPE_CHECKING:  # the optional extra torch
 class TensorAdapter:
     """Copies chunks with one strided copy each. Any thread.
 
-    A payload is the contiguous ``[kv, layers, chunk_tokens, hidden]`` of one chunk. CPU and CUDA
-    tensors alike: a copy between a GPU and pageable memory is complete when it returns; the current
-    stream is waited for first, so that KV still being computed is not read.
+    A payload is the contiguous ``[kv, layers, chunk_tokens, hidden]`` of one chunk. A CUDA tensor's
+    chunks go through pinned buffers, on a stream of their own that waits for the caller's current one.
+    The first copy on a device pins two chunks' worth of memory for its direction.
 
     Args:
         layout: Shape and type of the KV.
         chunk_tokens: Tokens in a chunk.
+        stream_of: Makes a device's copy stream; None where plain copies are right.
 
     Raises:
         LMCacheError: torch is not installed; says how to install it.
     """
 
-    def __init__(self, layout: KVLayout, chunk_tokens: int) -> None:
+    def __init__(
+        self,
+        layout: KVLayout,
+        chunk_tokens: int,
+        stream_of: Callable[[torch.device], CopyStream | None] = copy_stream_of,
+    ) -> None:
         try:
             import torch  # noqa: PLC0415 - optional extra
         except ImportError as error:
@@ -37,6 +45,9 @@ class TensorAdapter:
         self._chunk_tokens = chunk_tokens
         self._dtype: torch.dtype = getattr(torch, layout.dtype)
         self._chunk_shape = layout.kv_shape(chunk_tokens)
+        self._stream_of = stream_of
+        self._lock = threading.Lock()
+        self._stagings: dict[tuple[torch.device, str], Staging | None] = {}
 
     def check(self, kv: Any, tokens: int) -> None:
         """Refuse anything that is not this layout's KV of so many tokens.
@@ -55,19 +66,38 @@ class TensorAdapter:
 
     def gather(self, kv: torch.Tensor, starts: Sequence[int], outs: Sequence[memoryview]) -> None:
         """Copy the chunks that begin at these tokens into payloads; complete when it returns."""
-        self._wait_for(kv)
+        staging = self._staging(kv.device, "read")
+        if staging is not None:
+            staging.read((self._part(kv, start) for start in starts), [self._chunk(out) for out in outs])
+            return
         for start, out in zip(starts, outs, strict=True):
-            self._chunk(out).copy_(kv[:, :, start : start + self._chunk_tokens])
+            self._chunk(out).copy_(self._part(kv, start))
 
     def scatter(self, payload: memoryview, kv: torch.Tensor, start: int) -> None:
-        """Copy one chunk's payload into the tensor from a token on; complete when it returns."""
-        kv[:, :, start : start + self._chunk_tokens].copy_(self._chunk(payload))
-        self._wait_for(kv)
+        """Copy one chunk's payload into the tensor from a token on; the payload is read when it returns.
+
+        A CUDA tensor is filled before any work that the caller's current stream is given afterwards.
+        """
+        staging = self._staging(kv.device, "write")
+        if staging is not None:
+            staging.write(self._part(kv, start), self._chunk(payload))
+        else:
+            self._part(kv, start).copy_(self._chunk(payload))
+
+    def finish(self, kv: torch.Tensor) -> None:
+        """Do nothing: after each `scatter` the caller's stream already waits for its copy."""
+
+    def _part(self, kv: torch.Tensor, start: int) -> torch.Tensor:
+        return kv[:, :, start : start + self._chunk_tokens]
 
     def _chunk(self, payload: memoryview) -> torch.Tensor:
         # The tensor keeps the view, and the view keeps the arena's map: it can never dangle.
         return self._torch.frombuffer(payload, dtype=self._dtype).view(self._chunk_shape)
 
-    def _wait_for(self, tensor: torch.Tensor) -> None:
-        if tensor.is_cuda:
-            self._torch.cuda.current_stream(tensor.device).synchronize()
+    def _staging(self, device: torch.device, direction: str) -> Staging | None:
+        key = (device, direction)
+        with self._lock:
+            if key not in self._stagings:
+                stream = self._stream_of(device)
+                self._stagings[key] = Staging(stream, self._chunk_shape, self._dtype) if stream is not None else None
+            return self._stagings[key]
