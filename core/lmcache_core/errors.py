@@ -6,6 +6,7 @@ LMCacheError
 ├── PluginError               the plugin's: did not load, or declared something wrong; exit code 3
 │   └── PluginUnavailableError    its extra is not installed; carries the pip line that mends it
 ├── LayoutError               a KV layout that cannot be cached correctly, refused at registration
+├── WireError                 bytes between a cache server and a client that are no message
 ├── OverrideError             an operator asked for an override that cannot be; exit code 2
 ├── BackendError              a store could not be asked, or refused; moves the health
 │   ├── BackendTimeoutError       no answer before the deadline
@@ -75,6 +76,10 @@ class LayoutError(LMCacheError, ValueError):
     """A KV layout or a tensor that cannot be cached correctly; nothing was stored."""
 
     exit_code = 2
+
+
+class WireError(LMCacheError):
+    """Bytes between a cache server and a client that are no message of the protocol."""
 
 
 class OverrideError(LMCacheError):
