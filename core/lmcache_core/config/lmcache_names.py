@@ -62,7 +62,7 @@ MOONCAKE_KEYS: Final = frozenset(
 )
 """Keys of LMCache's ``extra_config`` that its Mooncake connector reads."""
 
-UNUSED_EXTRA_PREFIXES: Final = ("histogram_bucket_",)
+UNUSED_EXTRA_PREFIXES: Final = ("histogram_bucket_", "remote_storage_plugin.")
 
 UNUSED_VARIABLES: Final = frozenset({"LMCACHE_FORCE_SKIP_SAVE", "LMCACHE_ENABLE_PROFILING"})
 """Variables of LMCache that are no configuration keys."""
