@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from lmcache_core.version import __version__  # noqa: F401 - in __all__, which is computed
+from lmcache_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from lmcache_core.app import CacheManager as CacheManager
@@ -59,7 +59,14 @@ if TYPE_CHECKING:
     from lmcache_core.errors import OverrideError as OverrideError
     from lmcache_core.errors import PluginError as PluginError
     from lmcache_core.errors import PluginUnavailableError as PluginUnavailableError
+    from lmcache_core.health.hosted import HostedCheck as HostedCheck
+    from lmcache_core.health.hosted import HostedVerdict as HostedVerdict
     from lmcache_core.hookspecs import hookimpl as hookimpl
+    from lmcache_core.hosting import open_checks as open_checks
+    from lmcache_core.hosting import open_tiers as open_tiers
+    from lmcache_core.loading import Loaded as Loaded
+    from lmcache_core.loading import load as load
+    from lmcache_core.storage.guard import GuardedTier as GuardedTier
     from lmcache_core.telemetry.histogram import Histogram as Histogram
     from lmcache_core.telemetry.messages import CacheLifespanMessage as CacheLifespanMessage
     from lmcache_core.telemetry.messages import EngineMessage as EngineMessage
@@ -76,6 +83,7 @@ if TYPE_CHECKING:
     from lmcache_core.telemetry.reuse_reports import ReuseReports as ReuseReports
     from lmcache_core.telemetry.reuse_snapshot import ReuseSnapshot as ReuseSnapshot
     from lmcache_core.telemetry.reuse_totals import ReuseTotals as ReuseTotals
+    from lmcache_core.workers import WorkerPool as WorkerPool
 
 _HOME = {
     "BackendContext": "contracts.storage",
@@ -142,6 +150,14 @@ _HOME = {
     "UsageSinkSpec": "contracts.command",
     "WriteBehindUsage": "contracts.control",
     "hookimpl": "hookspecs",
+    "HostedCheck": "health.hosted",
+    "GuardedTier": "storage.guard",
+    "Loaded": "loading",
+    "load": "loading",
+    "open_checks": "hosting",
+    "open_tiers": "hosting",
+    "WorkerPool": "workers",
+    "HostedVerdict": "health.hosted",
 }
 
 __all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605 - made from the one list above
