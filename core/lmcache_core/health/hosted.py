@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lmcache_core.config.checks import CheckTable
 from lmcache_core.contracts.control import CacheView, HealthOptions
 from lmcache_core.contracts.health import HealthCheck, HealthState
-from lmcache_core.errors import PluginError
+from lmcache_core.errors import LMCacheError, PluginError
 from lmcache_core.health.roster import enlist
 from lmcache_core.health.run import Outcome, run_check
 from lmcache_core.health.watch import CheckWatch
@@ -127,7 +127,9 @@ def host_checks(
     for one in declared:
         try:
             made = [(one.plugin, one.origin, check) for check in one.value.create(view)]
-        except Exception as error:  # noqa: BLE001, PERF203 - the border of one plugin: it is left out, the others run
+        except LMCacheError as error:
+            left_out[one.value.__name__] = str(error)
+        except Exception as error:  # noqa: BLE001 - the border of one plugin: it is left out, the others run
             left_out[one.value.__name__] = describe_error(error)
         else:
             for entry in made:

@@ -1,0 +1,68 @@
+"""Adds a folder of this project to the search path of packages of LMCache, before or after their import."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Final
+
+_HERE = Path(__file__).parent
+
+JOINED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "lmcache.v1.health_monitor.checks": str(_HERE / "checks"),
+        "lmcache.v1.storage_backend.connector": str(_HERE / "connectors"),
+    }
+)
+"""Packages whose modules LMCache 0.5 scans, for checks and for adapters; and the folder that joins each."""
+
+
+class JoiningFinder(MetaPathFinder):
+    """Lets the other finders find a package, and adds a folder to its search path."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find one of the joined packages; None for all others."""
+        folder = JOINED.get(fullname)
+        if folder is None:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(fullname, path, target)
+            if spec is not None:
+                if spec.submodule_search_locations is not None:
+                    spec.submodule_search_locations.append(folder)
+                return spec
+        return None
+
+
+def is_joined() -> bool:
+    """Tell whether the folders are, or will be, in the search paths."""
+    return any(isinstance(finder, JoiningFinder) for finder in sys.meta_path)
+
+
+def join() -> None:
+    """Add the folders to packages that are imported already, and to the others when they will be."""
+    sys.meta_path.insert(0, JoiningFinder())
+    for name, folder in JOINED.items():
+        package = sys.modules.get(name)
+        if package is not None and folder not in package.__path__:
+            package.__path__.append(folder)
+
+
+def part() -> None:
+    """Take the folders out, and forget the modules that were found in them."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, JoiningFinder)]
+    for name, folder in JOINED.items():
+        package = sys.modules.get(name)
+        if package is None:
+            continue
+        if folder in package.__path__:
+            package.__path__.remove(folder)
+        for path in Path(folder).glob("[!_]*.py"):
+            sys.modules.pop(f"{name}.{path.stem}", None)
+            vars(package).pop(path.stem, None)
