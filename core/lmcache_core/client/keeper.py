@@ -1,0 +1,134 @@
+"""The thread that keeps the connection to a cache server, or looks for the server."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from lmcache_core.client.failures import ServerCallError, ServerGoneError, ServerLateError
+from lmcache_core.client.link import ServerLink
+from lmcache_core.client.session import Session
+from lmcache_core.threads import PeriodicThread, PeriodicThreadRegistry, ThreadLevel, ThreadRunSummary
+from lmcache_core.wire.messages import Ping
+
+PING_S = 1.0
+"""Between two pings; LMCache's heartbeat is slower, but there a lost server is not noticed by its lifeline."""
+
+SILENT_S = 3.0
+"""A ping unanswered for so long makes the cache unhealthy."""
+
+ATTEMPT_S = 1.0
+"""Longest that one attempt to connect takes."""
+
+_FIRST_RETRY_S = 0.02
+_LAST_RETRY_S = 0.25
+_SLICE_S = 0.25
+"""How soon a wait notices that the thread shall stop."""
+
+_MAPPING_S = 0.05
+_MAPPING_PAUSE_S = 0.01
+
+
+class LinkKeeper(PeriodicThread):
+    """Pings, notices a server's death at once, reconnects, and throws away late answers.
+
+    Args:
+        link: Of the client.
+        registry: Of the client's threads; None for none.
+    """
+
+    def __init__(self, link: ServerLink, registry: PeriodicThreadRegistry | None = None) -> None:
+        super().__init__("lmcache-client-keeper", PING_S, ThreadLevel.HIGH, registry=registry)
+        self._link = link
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._retry_s = _FIRST_RETRY_S
+        self._next_ping_s = 0.0
+
+    def __del__(self) -> None:
+        os.close(self._bell)
+
+    def wake(self) -> None:
+        """Look now instead of at the end of the wait."""
+        super().wake()
+        os.eventfd_write(self._bell, 1)
+
+    def stop(self, timeout_s: float = 5.0) -> bool:
+        """Ask it to end and wait at most so long."""
+        self._stopping.set()
+        self.wake()
+        return super().stop(timeout_s)
+
+    def _next_wait_s(self) -> float:
+        return 0.0  # `_execute` waits itself, for more than an event
+
+    def _execute(self) -> ThreadRunSummary:
+        session = self._link.session
+        if session is None:
+            return self._look()
+        wait_s = self._map(session)
+        if self._wait(wait_s, session):
+            self._link.lost(session, "died")
+            self._retry_s = _FIRST_RETRY_S
+            return ThreadRunSummary(success=False, message="the server died")
+        session.pool.drain()
+        if time.monotonic() >= self._next_ping_s and not self.stop_requested:
+            self._ping(session)
+            self._next_ping_s = time.monotonic() + PING_S
+        return ThreadRunSummary(success=self._link.healthy, message=self._link.reason)
+
+    def _look(self) -> ThreadRunSummary:
+        """Look for a server, ever less often while there is none."""
+        if not self.stop_requested and not self._link.try_connect(ATTEMPT_S):
+            self._wait(self._retry_s, None)
+            self._retry_s = min(2 * self._retry_s, _LAST_RETRY_S)
+        else:
+            self._retry_s = _FIRST_RETRY_S
+        return ThreadRunSummary(success=self._link.healthy, message=self._link.reason)
+
+    def _map(self, session: Session) -> float:
+        """Map some of the arena; give the seconds to wait afterwards."""
+        more = session.arena is not None and session.arena.map_more(_MAPPING_S)
+        left_s = max(0.0, self._next_ping_s - time.monotonic())
+        return min(_MAPPING_PAUSE_S, left_s) if more else left_s
+
+    def _wait(self, wait_s: float, session: Session | None) -> bool:
+        """Sleep until there is something to do; True when that is a server's death."""
+        poll = select.poll()
+        poll.register(self._bell, select.POLLIN)
+        if session is not None and session.lifeline is not None:
+            poll.register(session.lifeline.fd, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll(wait_s * 1000)]
+        if self._bell in ready:
+            os.eventfd_read(self._bell)
+        return session is not None and session.lifeline is not None and session.lifeline.fd in ready
+
+    def _ping(self, session: Session) -> None:
+        call = self._link.next_call()
+        silent_at = time.monotonic() + SILENT_S
+        try:
+            with session.pool.lend() as socket:
+                socket.send(Ping(call, session.number), call)
+                while not self.stop_requested and self._link.session is session:
+                    try:
+                        answer = socket.receive(call, time.monotonic() + _SLICE_S)
+                    except ServerLateError:
+                        if time.monotonic() < silent_at:
+                            continue
+                        raise
+                    self._link.heard(session, answer)
+                    return
+        except ServerGoneError:
+            self._link.lost(session, "died")
+        except ServerLateError:
+            self._silent(session)
+        except ServerCallError as error:
+            self._link.unwell(session, str(error))
+
+    def _silent(self, session: Session) -> None:
+        if session.lifeline is None:
+            self._link.lost(session, f"has not answered for {SILENT_S:.0f} s")
+        else:  # it lives, so whatever it lent us is still lent
+            self._link.unwell(
+                session, f"the cache server at {self._link.address} has not answered for {SILENT_S:.0f} s"
+            )

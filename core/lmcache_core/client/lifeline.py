@@ -1,0 +1,81 @@
+"""The Unix socket whose end says that the other side is dead, and which hands out the arena."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from lmcache_core.client.failures import ServerCallError, ServerConfusedError, ServerGoneError
+
+_GREETING_BYTES = 1
+_SHORTEST_TIMEOUT_S = 0.001  # 0 would mean not to wait at all
+
+
+class Lifeline:
+    """An open connection to the server's lifeline.
+
+    Closed when the last reference goes, never earlier: the server takes an end of it as leave to reuse
+    every block that this client was filling or reading, so whoever copies holds it.
+
+    Args:
+        connection: Connected and through the greeting.
+    """
+
+    __slots__ = ("_connection", "fd")
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)  # noqa: FBT003 - the standard library's own switch
+        self._connection = connection
+        self.fd = connection.fileno()
+
+    def __del__(self) -> None:
+        self._connection.close()
+
+    def has_ended(self) -> bool:
+        """Whether the other side is dead. Never blocks."""
+        try:
+            return self._connection.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def leave_in_child(self) -> None:
+        """Close a forked process's copy, which would keep the connection open when its parent dies."""
+        self._connection.close()
+
+
+def connect_lifeline(path: str, ticket: bytes, *, timeout_s: float) -> tuple[Lifeline, int]:
+    """Connect, show the ticket, and take what the server hands out.
+
+    Returns:
+        The lifeline, and the file descriptor of the arena for the caller to close; -1 for no arena.
+
+    Raises:
+        ServerGoneError: Nobody answers there in time.
+        ServerConfusedError: The other side does not speak as a lifeline does.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(max(timeout_s, _SHORTEST_TIMEOUT_S))
+        connection.connect(path)
+        connection.sendall(ticket)
+        arena_fd = _greeting(connection, path)
+    except OSError as error:
+        connection.close()
+        raise ServerGoneError(f"the cache server's lifeline at {path} cannot be reached: {error}") from error
+    except ServerCallError:
+        connection.close()
+        raise
+    return Lifeline(connection), arena_fd
+
+
+def _greeting(connection: socket.socket, path: str) -> int:
+    greeting, descriptors, _, _ = socket.recv_fds(connection, _GREETING_BYTES, 2)
+    if len(greeting) == _GREETING_BYTES and len(descriptors) <= 1:
+        return descriptors[0] if descriptors else -1
+    for descriptor in descriptors:
+        os.close(descriptor)
+    if not greeting:
+        raise ServerGoneError(f"the cache server ended the connection at {path}")
+    raise ServerConfusedError(f"the cache server handed out {len(descriptors)} arenas at {path}")

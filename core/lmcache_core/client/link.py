@@ -1,0 +1,185 @@
+"""The connection to a cache server: whether there is one, and how it comes back."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from lmcache_core.access.format import ChunkFormat
+from lmcache_core.client.failures import ServerCallError, ServerGoneError, ServerLateError, ServerRefusedError
+from lmcache_core.client.greeting import Greeter, unexpected
+from lmcache_core.client.session import Session
+from lmcache_core.client.sockets import SocketPool
+from lmcache_core.client.wish import Wish
+from lmcache_core.wire.address import LOOPBACK, ServerAddress
+from lmcache_core.wire.messages import Answer, Ping, Pong, RefusalCode, Refused
+
+log = logging.getLogger(__name__)
+
+_KNOCK_S = 0.05
+_CLOSED = "the client is closed"
+_FINAL = frozenset({RefusalCode.PROTOCOL, RefusalCode.LAYOUT})
+"""What the same server will refuse again."""
+
+
+class ServerLink:
+    """The session there is, or the reason why there is none. Any thread.
+
+    Args:
+        address: Of the server.
+        wish: What to register.
+        name: Of this client, for the server's status.
+        wake: Called when a session is lost, so that somebody looks for the next.
+
+    Attributes:
+        healthy: Whether calls are worth making; read by each call.
+        reason: ``""``, or one sentence why not.
+        session: None while there is none.
+        chunk_format: As the last session had it; None before the first.
+    """
+
+    def __init__(
+        self,
+        address: ServerAddress,
+        wish: Wish,
+        *,
+        name: str,
+        wake: Callable[[], None],
+    ) -> None:
+        self.address = address
+        self.healthy = False
+        self.reason = f"no cache server has been reached at {address} yet"
+        self.session: Session | None = None
+        self.chunk_format: ChunkFormat | None = None
+        self.next_call = itertools.count(1).__next__
+        self._wake = wake
+        self._greeter = Greeter(str(address), wish, name=name, next_call=self.next_call)
+        self._lock = threading.Lock()
+        self._connecting = threading.Lock()
+        self._refusal: ServerRefusedError | None = None
+        self._closed = False
+
+    # -- coming and going -------------------------------------------------------
+
+    def connect(self, deadline: float) -> Session:
+        """Give the session, opening one if there is none. Raises a `ServerCallError`, at once if nobody listens."""
+        if not self._connecting.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise ServerLateError(f"the cache server at {self.address} gave no answer in time")
+        try:
+            session = self.session
+            return self._open(deadline) if session is None else session
+        except ServerCallError as error:
+            self._note(None, str(error))
+            raise
+        finally:
+            self._connecting.release()
+
+    def try_connect(self, limit_s: float) -> bool:
+        """Open a session if there is none; False if none can be had now."""
+        with suppress(ServerCallError):
+            self.connect(time.monotonic() + limit_s)
+        return self.session is not None
+
+    def lost(self, session: Session, why: str) -> None:
+        """A session is over; harmless for one that was over already.
+
+        `healthy` stays until an attempt to connect fails: a server that is back already serves the next call.
+        """
+        with self._lock:
+            if self.session is not session:
+                return
+            self.session = None
+            self.healthy = not self._closed
+            self.reason = f"the cache server at {self.address} {why}"
+        log.warning("%s", self.reason)
+        session.end()
+        self._wake()
+
+    def close(self, timeout_s: float) -> bool:
+        """End for good; False when a copy was still going on after so long."""
+        with self._lock:
+            self._closed = True
+            session, self.session = self.session, None
+        self._note(None, _CLOSED)
+        return session is None or session.leave(timeout_s)
+
+    def disown(self) -> None:
+        """In a forked child: leave the parent's session alone, and be ready for one of our own."""
+        self._lock = threading.Lock()
+        self._connecting = threading.Lock()
+        session, self.session = self.session, None
+        if session is not None:
+            session.disown()
+        self.healthy, self.reason = not self._closed, ""
+
+    # -- what was heard ---------------------------------------------------------
+
+    def heard(self, session: Session, answer: Answer) -> None:
+        """Take in the answer to a ping."""
+        if isinstance(answer, Pong) and answer.session_known and answer.boot_id == session.boot_id:
+            self._note(session, answer.reason, healthy=answer.healthy)
+        elif isinstance(answer, Pong) or (isinstance(answer, Refused) and answer.code == RefusalCode.SESSION):
+            self.lost(session, "has started anew")
+        else:
+            self._note(session, str(unexpected(answer)))
+
+    def unwell(self, session: Session, why: str) -> None:
+        """The server cannot serve now; the next ping tells more."""
+        self._note(session, why)
+
+    # -- inside -----------------------------------------------------------------
+
+    def _open(self, deadline: float) -> Session:
+        if not self._knock():
+            raise ServerGoneError(f"no cache server answers at {self.address}")
+        if self._refusal is not None and self._boot_id(deadline) == self._refusal.boot_id:
+            raise self._refusal
+        try:
+            session = self._greeter.open(deadline)
+        except ServerRefusedError as error:
+            if error.code in _FINAL:
+                self._refusal = error
+            raise
+        with self._lock:
+            if not self._closed:
+                self.session, self.chunk_format, self._refusal = session, session.chunk_format, None
+        if self.session is not session:
+            session.leave(0.0)
+            raise ServerGoneError(_CLOSED)
+        self._note(session, "", healthy=True)
+        log.info("connected to the cache server %s at %s", session.version, self.address)
+        return session
+
+    def _note(self, session: Session | None, reason: str, *, healthy: bool = False) -> None:
+        """Change `healthy` and `reason`, of a session as long as that is the one."""
+        with self._lock:
+            if self.session is not session or (self._closed and reason != _CLOSED):
+                return
+            changed = (healthy, reason) != (self.healthy, self.reason)
+            self.healthy, self.reason = healthy, reason
+        if changed and reason and not self._closed:
+            log.warning("%s; everything is recomputed until it serves again", reason)
+
+    def _boot_id(self, deadline: float) -> str:
+        call = self.next_call()
+        pool = SocketPool(str(self.address))
+        try:
+            answer = pool.call(Ping(call, 0), call, deadline)
+        finally:
+            pool.close()
+        return answer.boot_id if isinstance(answer, Pong | Refused) else ""
+
+    def _knock(self) -> bool:
+        """Whether anybody listens; costs microseconds where nobody does."""
+        path = self.address.path
+        target = (LOOPBACK, self.address.port) if path is None else str(path)
+        with socket.socket(socket.AF_INET if path is None else socket.AF_UNIX) as knock, suppress(OSError):
+            knock.settimeout(_KNOCK_S)
+            knock.connect(target)
+            return True
+        return False

@@ -1,0 +1,107 @@
+"""A lookup that the server is still at; needs a socket, but no thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from lmcache_core.client.failures import ServerCallError, ServerGoneError, ServerLateError
+from lmcache_core.client.session import Session
+from lmcache_core.client.sockets import CallSocket
+from lmcache_core.storage.run import Found
+from lmcache_core.wire.messages import Answer, Forsake, Message
+
+_SHARE_S = 0.001
+
+
+class PendingRemote:
+    """The `PendingFound` of a lookup over the wire. Any thread, one at a time.
+
+    Args:
+        session: That is asked.
+        message: The lookup.
+        call: Its number.
+        read: Makes what was found of the answer; raises a `ServerCallError` for a refusal.
+    """
+
+    def __init__(self, session: Session, message: Message, call: int, read: Callable[[Answer], Found]) -> None:
+        self._session = session
+        self._call = call
+        self._read = read
+        self._lock = threading.Lock()
+        self._answer: Answer | None = None
+        self._error: ServerCallError | None = None
+        self._socket: CallSocket | None = session.pool.take()
+        try:
+            self._socket.send(message, call)
+        except BaseException:
+            self._give_back()
+            raise
+
+    def __del__(self) -> None:
+        self._give_back()
+
+    def done(self) -> bool:
+        """Whether `result` would not wait. Never blocks, never raises."""
+        if not self._lock.acquire(blocking=False):
+            return False  # another thread waits for it just now
+        try:
+            socket = self._socket
+            if socket is None:
+                return True
+            try:
+                answer = socket.peek(self._call)
+                if answer is None and self._session.has_ended():
+                    raise ServerGoneError("the cache server died")
+            except ServerCallError as error:
+                self._finish(error)
+            else:
+                if answer is None:
+                    return False
+                self._finish(answer)
+            return True
+        finally:
+            self._lock.release()
+
+    def result(self, timeout_s: float) -> Found | None:
+        """Wait, at most so long; None when late. Raises what the lookup raised."""
+        if not self.done():
+            with self._lock:
+                self._wait(time.monotonic() + timeout_s)
+        if self._error is not None:
+            raise self._error
+        return None if self._answer is None else self._read(self._answer)
+
+    def cancel(self) -> None:
+        """Give up the lookup and what it has promised or will promise."""
+        with self._lock:
+            self._give_back()
+            if self._error is None:
+                self._error = ServerGoneError("the lookup was given up")
+                with suppress(ServerCallError):
+                    self._session.pool.tell(Forsake(self._session.number, self._call))
+
+    def _wait(self, deadline: float) -> None:
+        socket = self._socket
+        if socket is None:
+            return
+        try:
+            self._finish(socket.receive(self._call, deadline))
+        except ServerLateError:
+            return
+        except ServerCallError as error:
+            self._finish(error)
+
+    def _finish(self, outcome: Answer | ServerCallError) -> None:
+        if isinstance(outcome, ServerCallError):
+            self._error = outcome
+        else:
+            self._answer = outcome
+        self._give_back()
+
+    def _give_back(self) -> None:
+        socket, self._socket = getattr(self, "_socket", None), None
+        if socket is not None:
+            self._session.pool.give(socket)

@@ -1,0 +1,361 @@
+"""Chunks of another process's tiers: control over a socket, payload through shared memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from lmcache_core.access.chunk_access import Reservation
+from lmcache_core.access.format import ChunkFormat
+from lmcache_core.client.failures import ServerConfusedError, ServerGoneError
+from lmcache_core.client.greeting import unexpected
+from lmcache_core.client.keeper import ATTEMPT_S, LinkKeeper
+from lmcache_core.client.leases import FillLease, ReadLease
+from lmcache_core.client.link import ServerLink
+from lmcache_core.client.pending import PendingRemote
+from lmcache_core.client.session import Session
+from lmcache_core.client.wish import Wish
+from lmcache_core.contracts.cache import Cleared
+from lmcache_core.storage.run import ChunkRun, Found
+from lmcache_core.threads import PeriodicThreadRegistry
+from lmcache_core.wire.address import ServerAddress
+from lmcache_core.wire.messages import (
+    Answer,
+    Clear,
+    ClearedTiers,
+    Commit,
+    Done,
+    Lent,
+    Lookup,
+    Message,
+    RefusalCode,
+    Refused,
+    Release,
+    Reserve,
+    Reserved,
+    Retrieve,
+    Status,
+    StatusReport,
+)
+from lmcache_core.wire.messages import Found as FoundAnswer
+
+AnswerT = TypeVar("AnswerT", bound=Message)
+
+_CONTROL_S = 2.0
+"""Longest that a release waits for its answer."""
+
+_CLEAR_S = 30.0
+_ANSWER_SHARE = 0.9
+"""Of the time left, what the server may use; the rest is for its answer to arrive."""
+
+_LEAVE_S = 5.0
+_RESTARTED = frozenset({RefusalCode.SESSION, RefusalCode.REGISTRATION})
+
+
+class RemoteAccess:
+    """A `ChunkAccess` over the wire. Any thread. Looks for the server in the background while there is none.
+
+    Args:
+        address: Of the server.
+        wish: What to register.
+        name: Of this client, for the server's status.
+        threads: Where the background thread is entered; None for nowhere.
+    """
+
+    def __init__(
+        self,
+        address: ServerAddress,
+        wish: Wish,
+        *,
+        name: str,
+        threads: PeriodicThreadRegistry | None = None,
+    ) -> None:
+        self.link = ServerLink(address, wish, name=name, wake=self.nudge)
+        self._starting = threading.Lock()
+        self._keeper: LinkKeeper | None = None
+        self._threads = threads
+        self._closed = False
+        _tell_after_fork(self)
+        self.link.try_connect(ATTEMPT_S)
+        self._start_keeper()
+
+    @property
+    def format(self) -> ChunkFormat | None:
+        """How chunks are cut and named; None while no server has been reached yet."""
+        return self.link.chunk_format
+
+    def is_healthy(self) -> bool:
+        """Whether there is a session with a server that serves."""
+        return self.link.healthy
+
+    @property
+    def reason(self) -> str:
+        """``""``, or one sentence why it is not healthy."""
+        return self.link.reason
+
+    # -- lookups ----------------------------------------------------------------
+
+    def lookup(self, runs: Sequence[ChunkRun], request_id: str, *, requested_tokens: int, deadline: float) -> Found:
+        """Count the leading chunks that every rank can fetch, and hold them for the fetch."""
+        message = _lookup(runs, request_id, requested_tokens=requested_tokens, deadline=deadline, prefetch=False)
+        return _read_found(self._ask(message, deadline, runs)[1], len(runs[0].digests))
+
+    def prefetch(
+        self, runs: Sequence[ChunkRun], request_id: str, *, requested_tokens: int, deadline: float
+    ) -> PendingRemote:
+        """Begin a lookup that also loads what further tiers have."""
+        session = self._session(deadline)
+        _check_format(session, runs)
+        call = self.link.next_call()
+        message = _lookup(runs, request_id, requested_tokens=requested_tokens, deadline=deadline, prefetch=True)
+        most = len(runs[0].digests)
+
+        def read(answer: Answer) -> Found:
+            if isinstance(answer, Refused) and answer.code in _RESTARTED:
+                self.link.lost(session, "has started anew")
+                return self.lookup(runs, request_id, requested_tokens=requested_tokens, deadline=deadline)
+            self._note_refusal(session, answer)
+            return _read_found(answer, most)
+
+        return PendingRemote(session, message(session, call), call, read)
+
+    def release(self, runs: Sequence[ChunkRun], request_id: str) -> bool:
+        """Give up a lookup's promise; False if there is none."""
+        deadline = time.monotonic() + _CONTROL_S
+        names = runs[0].namespace
+        digests = tuple(b"".join(run.digests) for run in runs)
+
+        def message(session: Session, call: int) -> Release:
+            return Release(
+                call,
+                session.number,
+                session.registration,
+                names.salt_hash,
+                names.variant_hash,
+                request_id,
+                digests,
+            )
+
+        return _expect(Done, self._ask(message, deadline, runs)[1]).count > 0
+
+    # -- stores -----------------------------------------------------------------
+
+    def reserve(self, run: ChunkRun, request_id: str, *, deadline: float) -> Reservation:
+        """Lend blocks for the chunks that are neither kept nor being filled by another."""
+        names, digests = run.namespace, b"".join(run.digests)
+
+        def message(session: Session, call: int) -> Reserve:
+            return Reserve(
+                call,
+                session.number,
+                session.registration,
+                names.salt_hash,
+                names.variant_hash,
+                request_id,
+                digests,
+            )
+
+        session, answer = self._ask(message, deadline, (run,))
+        reserved = _expect(Reserved, answer)
+        lease = FillLease(session, reserved.lease)
+        payloads = session.views(reserved.offsets)
+        _check_places(reserved, len(run.digests))
+        return Reservation(run, reserved.places, payloads, lease)
+
+    def commit(self, reservation: Reservation, request_id: str, *, deadline: float) -> int:
+        """Keep filled blocks; give how many chunks were kept."""
+        del request_id  # the server knows it from the reservation
+        lease: FillLease = reservation.handle
+        if not lease.lease:
+            lease.filled()
+            return 0
+        try:
+            session, call = lease.session, self.link.next_call()
+            answer = self._ask_session(session, Commit(call, session.number, lease.lease), call, deadline)
+            kept = _expect(Done, answer).count
+        except BaseException:
+            lease.abandon()  # harmless where the commit has arrived
+            raise
+        lease.filled()
+        return min(kept, len(reservation.places))
+
+    def abandon(self, reservation: Reservation) -> None:
+        """Take back blocks that will not be filled."""
+        lease: FillLease = reservation.handle
+        lease.abandon()
+
+    # -- retrieves --------------------------------------------------------------
+
+    def fetch(self, run: ChunkRun, request_id: str, *, skip_chunks: int, deadline: float) -> ReadLease:
+        """Give the payloads of the leading chunks behind the skipped ones; valid until the context ends."""
+        names, digests = run.namespace, b"".join(run.digests)
+
+        def message(session: Session, call: int) -> Retrieve:
+            return Retrieve(
+                call,
+                session.number,
+                session.registration,
+                names.salt_hash,
+                names.variant_hash,
+                request_id,
+                digests,
+                skip_chunks,
+                _servers_share_s(deadline),
+            )
+
+        session, answer = self._ask(message, deadline, (run,))
+        lent = _expect(Lent, answer)
+        lease = ReadLease(session, lent.lease, lent.offsets)
+        if len(lent.offsets) > len(run.digests) - skip_chunks:
+            raise ServerConfusedError(f"the cache server lent {len(lent.offsets)} chunks, more than were asked for")
+        return lease
+
+    # -- the whole --------------------------------------------------------------
+
+    def clear(self) -> list[Cleared]:
+        """Drop every chunk of the tiers that are the server's own."""
+        answer = self._ask(lambda session, call: Clear(call, session.number), time.monotonic() + _CLEAR_S, ())[1]
+        return [
+            Cleared(backend=backend, chunks=chunks, leased=leased, reason=reason)
+            for backend, chunks, leased, reason in _expect(ClearedTiers, answer).tiers
+        ]
+
+    def status(self) -> bytes:
+        """Give the server's whole status, one JSON document. Raises a `ServerCallError`."""
+        answer = self._ask(lambda _, call: Status(call), time.monotonic() + _CONTROL_S, ())[1]
+        return _expect(StatusReport, answer).document
+
+    def nudge(self) -> None:
+        """Let the background thread look for the server now."""
+        keeper = self._keeper
+        if keeper is not None:
+            keeper.wake()
+
+    def close(self, timeout_s: float = _LEAVE_S) -> bool:
+        """End the session once nobody copies any more; False when somebody still did after so long."""
+        with self._starting:
+            self._closed = True
+            keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.stop()
+        return self.link.close(timeout_s)
+
+    # -- inside -----------------------------------------------------------------
+
+    def _ask(
+        self, message: Callable[[Session, int], Message], deadline: float, runs: Sequence[ChunkRun]
+    ) -> tuple[Session, Answer]:
+        """Ask; once again in a new session where the server has started anew."""
+        session = self._session(deadline)
+        answer = self._ask_once(session, message, deadline, runs)
+        if isinstance(answer, Refused) and answer.code in _RESTARTED:
+            self.link.lost(session, "has started anew")
+            session = self.link.connect(deadline)
+            answer = self._ask_once(session, message, deadline, runs)
+        self._note_refusal(session, answer)
+        return session, answer
+
+    def _ask_once(
+        self,
+        session: Session,
+        message: Callable[[Session, int], Message],
+        deadline: float,
+        runs: Sequence[ChunkRun],
+    ) -> Answer:
+        _check_format(session, runs)
+        call = self.link.next_call()
+        return self._ask_session(session, message(session, call), call, deadline)
+
+    def _ask_session(self, session: Session, message: Message, call: int, deadline: float) -> Answer:
+        try:
+            return session.pool.call(message, call, deadline)
+        except ServerGoneError:
+            self.link.lost(session, "died")
+            raise
+
+    def _session(self, deadline: float) -> Session:
+        session = self.link.session
+        if session is None:
+            if not self.link.healthy:
+                raise ServerGoneError(self.link.reason)
+            self._start_keeper()  # there is none yet in a forked child
+            session = self.link.connect(min(deadline, time.monotonic() + ATTEMPT_S))
+        return session
+
+    def _note_refusal(self, session: Session, answer: Answer) -> None:
+        if isinstance(answer, Refused) and answer.code == RefusalCode.UNHEALTHY:
+            self.link.unwell(session, answer.message)
+
+    def _start_keeper(self) -> None:
+        with self._starting:
+            if self._keeper is None and not self._closed:
+                self._keeper = LinkKeeper(self.link, self._threads)
+                self._keeper.start()
+
+    def _forked(self) -> None:
+        self._starting = threading.Lock()
+        self._keeper = self._threads = None
+        self.link.disown()
+
+
+def _tell_after_fork(access: RemoteAccess) -> None:
+    reference = weakref.ref(access)
+
+    def forked() -> None:
+        found = reference()
+        if found is not None:
+            found._forked()  # noqa: SLF001 - of this module
+
+    os.register_at_fork(after_in_child=forked)
+
+
+def _lookup(
+    runs: Sequence[ChunkRun], request_id: str, *, requested_tokens: int, deadline: float, prefetch: bool
+) -> Callable[[Session, int], Lookup]:
+    names = runs[0].namespace
+    digests = tuple([b"".join(run.digests) for run in runs])
+    return lambda session, call: Lookup(
+        call,
+        session.number,
+        session.registration,
+        names.salt_hash,
+        names.variant_hash,
+        request_id,
+        digests,
+        requested_tokens,
+        prefetch,
+        _servers_share_s(deadline),
+    )
+
+
+def _servers_share_s(deadline: float) -> float:
+    return max(0.0, (deadline - time.monotonic()) * _ANSWER_SHARE)
+
+
+def _check_format(session: Session, runs: Sequence[ChunkRun]) -> None:
+    """A run cut before a restart is of no use to a server that cuts otherwise."""
+    for run in runs:
+        if run.codec is not session.chunk_format.codec:
+            raise ServerGoneError("the cache server has started anew with chunks of another size")
+
+
+def _expect(kind: type[AnswerT], answer: Answer) -> AnswerT:
+    if isinstance(answer, kind):
+        return answer
+    raise unexpected(answer)
+
+
+def _read_found(answer: Answer, most: int) -> Found:
+    found = _expect(FoundAnswer, answer)
+    chunks = min(found.chunks, most)
+    return Found(min(found.l1_chunks, chunks), chunks)
+
+
+def _check_places(reserved: Reserved, chunks: int) -> None:
+    places = reserved.places
+    if len(places) != len(reserved.offsets) or any(not 0 <= place < chunks for place in places):
+        raise ServerConfusedError("the cache server reserved blocks for chunks that were not asked for")

@@ -1,0 +1,261 @@
+"""Sockets to one server, one for each call under way, so that no call waits for another."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import zmq
+
+from lmcache_core.client.failures import ServerConfusedError, ServerGoneError, ServerLateError
+from lmcache_core.client.lifeline import Lifeline
+from lmcache_core.errors import WireError
+from lmcache_core.wire.codec import Encoder, answers
+from lmcache_core.wire.messages import (
+    MOST_MESSAGE_BYTES,
+    Abandon,
+    Answer,
+    Forsake,
+    Found,
+    Lent,
+    Message,
+    Reserved,
+    Return,
+)
+
+_PATIENCE_MS = 20
+"""A call first just waits for its answer, which costs least; then it watches the lifeline as well."""
+
+_RECONNECT_MS = 50
+_CONNECT_TIMEOUT_MS = 1000
+_FAREWELL_MS = 200
+"""Longest that closing waits for the last message to leave."""
+
+
+class CallSocket:
+    """One DEALER socket. One thread at a time.
+
+    Args:
+        raw: Connected, or about to be.
+        lifeline: Ends a wait; None while there is none.
+    """
+
+    __slots__ = ("_decode", "_encode", "_lifeline", "_poller", "owed", "raw", "session")
+
+    def __init__(self, raw: zmq.Socket[bytes], lifeline: Lifeline | None, session: int) -> None:
+        self.raw = raw
+        self.session = session
+        self.owed: set[int] = set()
+        """Calls that the server has not answered yet."""
+        self._lifeline = lifeline
+        self._poller: zmq.Poller | None = None
+        self._encode = Encoder().encode
+        self._decode = answers().decode
+
+    def send(self, message: Message, call: int = 0) -> None:
+        """Send; never waits. `call` is the number of the answer to come, 0 for none.
+
+        Raises:
+            ServerConfusedError: The message is longer than any server reads.
+            ServerGoneError: The socket was closed.
+        """
+        frame = self._encode(message)
+        if len(frame) > MOST_MESSAGE_BYTES:
+            raise ServerConfusedError(
+                f"a {type(message).__name__} of {len(frame)} bytes is longer than the {MOST_MESSAGE_BYTES} bytes "
+                "that a cache server reads; ask for fewer tokens at once"
+            )
+        try:
+            self.raw.send(frame, zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            raise ServerGoneError(f"the cache server cannot be reached: {error}") from error
+        if call:
+            self.owed.add(call)
+
+    def receive(self, call: int, deadline: float) -> Answer:
+        """Wait for the answer to a call.
+
+        Raises:
+            ServerLateError: None came in time; it is thrown away when it comes.
+            ServerGoneError: The server died.
+            ServerConfusedError: What came is no message.
+        """
+        quick = deadline - time.monotonic() > _PATIENCE_MS / 1000
+        while True:
+            try:
+                frame = self.raw.recv(0 if quick else zmq.NOBLOCK)
+            except zmq.Again:
+                quick = False
+                self._wait(deadline)
+                continue
+            except zmq.ZMQError as error:
+                raise ServerGoneError(f"the cache server cannot be reached: {error}") from error
+            answer = self._take(frame, call)
+            if answer is not None:
+                return answer
+
+    def peek(self, call: int) -> Answer | None:
+        """Give the answer to a call if it is there."""
+        with suppress(zmq.ZMQError):
+            while True:
+                answer = self._take(self.raw.recv(zmq.NOBLOCK), call)
+                if answer is not None:
+                    return answer
+        return None
+
+    def drain(self) -> None:
+        """Throw away answers that nobody waits for any more, and give back what they lend."""
+        with suppress(zmq.ZMQError, ServerConfusedError):
+            while self.owed:
+                self._take(self.raw.recv(zmq.NOBLOCK), 0)
+
+    def _take(self, frame: bytes, call: int) -> Answer | None:
+        try:
+            answer = self._decode(frame)
+        except WireError as error:
+            raise ServerConfusedError(f"the cache server does not speak this protocol: {error}") from error
+        if answer.call == call:
+            self.owed.discard(call)
+            return answer
+        if answer.call in self.owed:
+            self.owed.discard(answer.call)
+            self._forgo(answer)
+        return None
+
+    def _forgo(self, answer: Answer) -> None:
+        """Give back what a late answer lends."""
+        with suppress(ServerGoneError):
+            if isinstance(answer, Reserved) and answer.lease:
+                self.send(Abandon(self.session, answer.lease))
+            elif isinstance(answer, Lent) and answer.lease:
+                self.send(Return(self.session, answer.lease, 0))
+            elif isinstance(answer, Found) and answer.chunks:
+                self.send(Forsake(self.session, answer.call))
+
+    def _wait(self, deadline: float) -> None:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise ServerLateError("the cache server gave no answer in time")
+        if self._poller is None:
+            self._poller = zmq.Poller()
+            self._poller.register(self.raw, zmq.POLLIN)
+            if self._lifeline is not None:
+                self._poller.register(self._lifeline.fd, zmq.POLLIN)
+        ready = [what for what, _ in self._poller.poll(math.ceil(left_s * 1000))]
+        if ready and self.raw not in ready:
+            raise ServerGoneError("the cache server died")
+
+
+class SocketPool:
+    """Makes, lends and closes the sockets of one session. Any thread.
+
+    Args:
+        address: A ZeroMQ address.
+        session: Number of the session; 0 before there is one.
+        lifeline: Of the session; None for none.
+    """
+
+    def __init__(self, address: str, *, session: int = 0, lifeline: Lifeline | None = None) -> None:
+        self._address = address
+        self._session = session
+        self._lifeline = lifeline
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._idle: deque[CallSocket] = deque()
+        self._inherited: deque[CallSocket] = deque()
+        self._lock = threading.Lock()
+        self._open = 0
+        self._closed = False
+
+    def call(self, message: Message, call: int, deadline: float) -> Answer:
+        """Send a request and wait for its answer. Raises a `ServerCallError`."""
+        socket = self.take()
+        try:
+            socket.send(message, call)
+            return socket.receive(call, deadline)
+        finally:
+            self.give(socket)
+
+    def tell(self, message: Message) -> None:
+        """Send a message that has no answer; a server that is gone does not need it."""
+        with suppress(ServerGoneError), self.lend() as socket:
+            socket.send(message)
+
+    @contextmanager
+    def lend(self) -> Iterator[CallSocket]:
+        """Lend a socket for the length of a block. Raises ServerGoneError once the pool is closed."""
+        socket = self.take()
+        try:
+            yield socket
+        finally:
+            self.give(socket)
+
+    def take(self) -> CallSocket:
+        """Lend a socket. Raises ServerGoneError once the pool is closed."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._make()
+
+    def give(self, socket: CallSocket) -> None:
+        """Take a socket back; one with answers still to come is used last."""
+        if socket.owed:
+            self._idle.appendleft(socket)
+        else:
+            self._idle.append(socket)
+        if self._closed:
+            self._close_idle()
+
+    def drain(self) -> None:
+        """Throw away what came too late on sockets that are not in use."""
+        for _ in range(len(self._idle)):
+            try:
+                socket = self._idle.popleft()
+            except IndexError:
+                return
+            socket.drain()
+            self.give(socket)
+
+    def close(self, farewell: Message | None = None) -> None:
+        """Close every socket, those in use when they come back; tell the server if there is something to tell."""
+        if farewell is not None:
+            self.tell(farewell)
+        self._closed = True
+        self._close_idle(_FAREWELL_MS if farewell is not None else 0)
+
+    def disown(self) -> None:
+        """In a forked child: never touch the parent's sockets again."""
+        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._closed = True
+        self._inherited, self._idle = self._idle, deque()
+
+    def _make(self) -> CallSocket:
+        with self._lock:
+            if self._closed:
+                raise ServerGoneError("the session with the cache server is over")
+            raw = self._context.socket(zmq.DEALER)
+            self._open += 1
+        raw.linger = 0
+        raw.sndhwm = 0  # a message that gives something back is never dropped
+        raw.maxmsgsize = MOST_MESSAGE_BYTES
+        raw.rcvtimeo = _PATIENCE_MS
+        raw.reconnect_ivl = _RECONNECT_MS
+        raw.connect_timeout = _CONNECT_TIMEOUT_MS
+        raw.connect(self._address)
+        return CallSocket(raw, self._lifeline, self._session)
+
+    def _close_idle(self, linger_ms: int = 0) -> None:
+        while True:
+            try:
+                socket = self._idle.pop()
+            except IndexError:
+                break
+            socket.raw.close(linger_ms)
+            with self._lock:
+                self._open -= 1
+        with self._lock:
+            if self._open == 0 and not self._context.closed:
+                self._context.term()
