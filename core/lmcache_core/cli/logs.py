@@ -25,6 +25,10 @@ class StderrLog:
         self._handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
         logging.getLogger().setLevel(logging.DEBUG)
 
+    def step_aside(self) -> None:
+        """Write nothing more: a command that runs for long has a log of its own."""
+        logging.getLogger().removeHandler(self._handler)
+
     def __enter__(self) -> StderrLog:
         root = logging.getLogger()
         self._level_before = root.level

@@ -24,6 +24,9 @@ COMMANDS = {
     "health": ("lmcache_core.cli.health:health", "Print, explain, watch or overrule the health of a running cache."),
     "plugins": ("lmcache_core.cli.plugins:plugins", "List the plugins, or show one."),
     "reuse": ("lmcache_core.cli.reuse:reuse", "Show how chunks are reused."),
+    "serve": ("lmcache_core.cli.serve:serve", "Run the cache server of this host, in the foreground."),
+    "status": ("lmcache_core.cli.status:status", "Print how a cache server fares, on one screen."),
+    "top": ("lmcache_core.cli.top:top", "Watch what a cache server does, live."),
     "usage": ("lmcache_core.cli.usage:usage", "Show what usage telemetry would send."),
 }
 """Built-in sub-commands: name to where it is, and its line of help. Nothing is imported for ``--help``."""

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from lmcache_core.registry.declare import Declarations
 from lmcache_core.registry.discover import Found
 
-CORE_COMMANDS = frozenset({"config", "doctor", "fault", "health", "plugins", "reuse", "usage"})
+CORE_COMMANDS = frozenset(
+    {"config", "doctor", "fault", "health", "plugins", "reuse", "serve", "status", "top", "usage"}
+)
 """Built-in sub-commands of ``lmcachectl``."""
 
 
