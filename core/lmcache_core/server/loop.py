@@ -1,0 +1,152 @@
+"""The thread that owns the control socket and every session."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Sequence
+
+import zmq
+
+from lmcache_core.errors import WireError
+from lmcache_core.metrics.server import ServerTally
+from lmcache_core.server.desk import Desk
+from lmcache_core.server.endpoint import BELL, Endpoint
+from lmcache_core.server.slow import SlowCalls
+from lmcache_core.wire.codec import Encoder, call_of, requests
+from lmcache_core.wire.messages import Message, RefusalCode, Refused
+
+log = logging.getLogger(__name__)
+
+_TIDY_GAP_S = 0.5
+_LEAST_LOG_GAP_S = 10.0
+
+
+class ControlLoop:
+    """Answers until told to end; no message and no fault of a part ends it.
+
+    Args:
+        endpoint: The sockets.
+        slow_calls: Whose work is done elsewhere.
+        tally: To count in.
+        boot_id: For refusals.
+    """
+
+    def __init__(self, endpoint: Endpoint, slow_calls: Sequence[SlowCalls], tally: ServerTally, boot_id: str) -> None:
+        self._endpoint = endpoint
+        self._slow_calls = tuple(slow_calls)
+        self._tally = tally
+        self._boot_id = boot_id
+        self._dead: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._receive = endpoint.router.recv_multipart
+        self._encode = Encoder().encode
+        self._decode = requests().decode
+        self._tidy_at_s = 0.0
+        self._log_at_s = 0.0
+        self._ended = False
+        self._at_rest = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # -- any thread -------------------------------------------------------------------
+
+    def start(self, desk: Desk) -> None:
+        """Begin to answer with what the desk says."""
+        self._thread = threading.Thread(target=self._run, args=(desk,), name="lmcache-server", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it answers."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def session_died(self, number: int) -> None:
+        """Say that a session's client is gone."""
+        self._dead.put(number)
+        self._endpoint.ring()
+
+    def wait_at_rest(self, timeout_s: float) -> bool:
+        """Wait until no session holds a lease and no call is under way; False when that takes too long."""
+        self._at_rest.clear()
+        self._endpoint.ring()
+        return self._at_rest.wait(timeout_s) if self.is_alive else False
+
+    def end(self, timeout_s: float) -> bool:
+        """Answer no more, and end every session; False when that takes too long."""
+        self._ended = True
+        self._endpoint.ring()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        return not self.is_alive
+
+    # -- its own thread ---------------------------------------------------------------
+
+    def _run(self, desk: Desk) -> None:
+        while not self._ended:
+            try:
+                self._turn(desk)
+            except Exception:  # noqa: PERF203 - the border of this thread: it must never end
+                self._tally.count_refusal(RefusalCode.INTERNAL)
+                now_s = time.monotonic()
+                if now_s >= self._log_at_s:
+                    self._log_at_s = now_s + _LEAST_LOG_GAP_S
+                    log.exception("the server's thread goes on after a fault (told once in 10 s)")
+        for number in list(desk.sessions):
+            desk.end(number, "is ended, as the server stops")
+
+    def _turn(self, desk: Desk) -> None:
+        try:
+            sender, *frames = self._receive()
+        except zmq.Again:
+            self._look_around(desk)
+            return
+        began_s = time.monotonic()
+        if sender == BELL:
+            self._look_around(desk)
+            return
+        answer = self._answer(desk, sender, frames, began_s)
+        if answer is not None:
+            self._send(sender, answer)
+        if began_s >= self._tidy_at_s:
+            self._look_around(desk)
+
+    def _answer(self, desk: Desk, sender: bytes, frames: list[bytes], began_s: float) -> Message | None:
+        if len(frames) != 1:
+            return self._malformed(0, f"a message has one frame, and {len(frames)} came")
+        try:
+            request = self._decode(frames[0])
+        except WireError as error:
+            return self._malformed(call_of(frames[0]), str(error))
+        return desk.answer(request, sender, began_s)
+
+    def _malformed(self, call: int, sentence: str) -> Message:
+        self._tally.count_refusal(RefusalCode.MALFORMED)
+        return Refused(call, RefusalCode.MALFORMED, sentence, self._boot_id)
+
+    def _send(self, sender: bytes, answer: Message) -> None:
+        try:
+            frame = self._encode(answer)
+        except WireError as error:
+            call = getattr(answer, "call", 0)
+            frame = self._encode(
+                Refused(call, RefusalCode.INTERNAL, f"the answer cannot be sent: {error}", self._boot_id)
+            )
+        router = self._endpoint.router
+        router.send(sender, zmq.SNDMORE)
+        router.send(frame)  # never waits: what a frozen client does not take is dropped
+
+    def _look_around(self, desk: Desk) -> None:
+        while not self._dead.empty():
+            desk.end(self._dead.get(), "has died")
+        for calls in self._slow_calls:
+            for slow in calls.over():
+                answer = desk.settle(slow)
+                if answer is not None:
+                    self._send(slow.sender, answer)
+        now_s = time.monotonic()
+        if now_s >= self._tidy_at_s:
+            self._tidy_at_s = now_s + _TIDY_GAP_S
+            desk.tidy()
+        if not any(map(len, self._slow_calls)) and not any(desk.lease_counts()):
+            self._at_rest.set()
