@@ -30,7 +30,7 @@ def open_checks(loaded: Loaded, view: CacheView) -> tuple[list[HostedCheck], dic
 
     Args:
         loaded: Plugins and configuration.
-        view: What the host can show of itself.
+        view: What the host can show of itself; its `health_options` are the defaults of every check.
 
     Returns:
         The checks, sorted by name; and by class or check name, why one was left out.
@@ -38,5 +38,5 @@ def open_checks(loaded: Loaded, view: CacheView) -> tuple[list[HostedCheck], dic
     Raises:
         ConfigError: Checks that depend on each other in a circle.
     """
-    extra = loaded.configuration.values.extra_config
-    return host_checks(loaded.registry.health_checks(), view, options=extra, tables=extra.checks)
+    tables = loaded.configuration.values.extra_config.checks
+    return host_checks(loaded.registry.health_checks(), view, options=view.health_options, tables=tables)

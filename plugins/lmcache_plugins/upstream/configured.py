@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,8 @@ from lmcache_core import Loaded, load
 
 FILE_VARIABLE: Final = "LMCORE_CONFIG_FILE"
 _SHARED_FILE_VARIABLE = "LMCACHE_CONFIG_FILE"
-_OWN_PREFIXES = ("LMCACHE_EXTRA_CONFIG", "LMCACHE_PLUGINS")
+_SHARED_TABLE = "LMCACHE_EXTRA_CONFIG"
+_OWN_PREFIXES = (_SHARED_TABLE, "LMCACHE_PLUGINS")
 
 
 def read_configuration(environ: Mapping[str, str], *, url: str = "") -> Loaded:
@@ -33,7 +35,20 @@ def read_configuration(environ: Mapping[str, str], *, url: str = "") -> Loaded:
     if not chosen and shared.endswith(".toml"):
         chosen = shared
     own = {name: value for name, value in environ.items() if name.startswith(_OWN_PREFIXES)}
+    if _SHARED_TABLE in own:
+        own[_SHARED_TABLE] = _without_plugin_keys(own[_SHARED_TABLE])
     overrides: dict[str, object] = {}
     if url:
         overrides = {"remote_url": url, "remotes": [], "local_disk": None, "max_local_disk_size": 0.0}
     return load(config_file=Path(chosen) if chosen else None, overrides=overrides, environ=own)
+
+
+def _without_plugin_keys(text: str) -> str:
+    """Take LMCache's keys such as ``storage_plugin.mine.class_name`` out; leave all else to the validation."""
+    try:
+        table = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(table, dict):
+        return text
+    return json.dumps({key: value for key, value in table.items() if "." not in key})

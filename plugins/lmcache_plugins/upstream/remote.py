@@ -22,6 +22,7 @@ from lmcache_core import (
     StoreURL,
     WorkerPool,
 )
+from lmcache_plugins.upstream.health_keys import HealthKeys
 from lmcache_plugins.upstream.probe_value import ProbeValue
 
 T = TypeVar("T")
@@ -40,10 +41,10 @@ class RemoteTier:
     Args:
         name: LMCache's name of the backend.
         backend: The backend.
-        options: This project's health keys.
+        options: The health keys.
     """
 
-    def __init__(self, name: str, backend: Any, options: Any) -> None:
+    def __init__(self, name: str, backend: Any, options: HealthKeys) -> None:
         self.name = name
         self.options = options
         self.upstream_url = str(backend.remote_url)

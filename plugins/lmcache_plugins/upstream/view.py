@@ -11,6 +11,7 @@ from lmcache.v1.storage_backend.remote_backend import RemoteBackend
 
 from lmcache_core import Loaded, LocalUsage, PluginSettings, StorageControl, ThreadReport, WriteBehindUsage
 from lmcache_plugins.upstream.absence import AbsentHereError
+from lmcache_plugins.upstream.health_keys import HealthKeys
 from lmcache_plugins.upstream.remote import RemoteTier
 
 
@@ -28,21 +29,17 @@ class LMCacheView:
     def __init__(self, manager: Any, loaded: Loaded) -> None:
         self._manager = manager
         self._values = loaded.configuration.values
+        self.health_options = HealthKeys.of(manager.config.extra_config, self._values.extra_config)
         self.backends: tuple[str, ...] = ()
         self.tiers: tuple[RemoteTier, ...] = ()
         storage = getattr(manager.lmcache_engine, "storage_manager", None)
         if storage is not None:
             self.backends = tuple(storage.storage_backends)
             self.tiers = tuple(
-                RemoteTier(name, backend, self._values.extra_config)
+                RemoteTier(name, backend, self.health_options)
                 for name, backend in storage.storage_backends.items()
                 if isinstance(backend, RemoteBackend)
             )
-
-    @property
-    def health_options(self) -> Any:
-        """This project's health keys."""
-        return self._values.extra_config
 
     def settings(self, table: str) -> PluginSettings | None:
         """Give a plugin's validated table; None where the configuration has none."""
