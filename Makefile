@@ -1,4 +1,4 @@
-# Five words: demo, test, lint, bench, clean. Each sets up what it needs in .venv; nothing is installed elsewhere.
+# Six words: demo, test, lint, soak, bench, clean. Each sets up what it needs in .venv; nothing is installed elsewhere.
 # Needs Python 3.10 or newer with its venv module, and make. Choose the interpreter: make test PYTHON=python3.12
 
 PYTHON ?= python3
@@ -19,7 +19,7 @@ VENV_READY := $(VENV)/.ready-venv
 TEST_READY := $(VENV)/.ready-test
 DEMO_READY := $(VENV)/.ready-demo
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint soak bench clean
 .DELETE_ON_ERROR:
 
 demo: $(DEMO_READY)
@@ -35,6 +35,10 @@ lint: $(TEST_READY)
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports
+
+soak: $(TEST_READY)
+	@echo "==> soak: mixed traffic with deaths and freezes, about 14 minutes"
+	@$(PY) -m pytest -m soak tests/system/test_soak.py
 
 bench: $(TEST_READY)
 	@set -e; for script in bench/*.py; do \
