@@ -119,8 +119,8 @@ def listen_on_port(port: int) -> socket.socket:
         return socket.create_server((LOOPBACK, port))
     except OSError as error:
         raise ConfigError(
-            f"another process serves at tcp://{LOOPBACK}:{port}, or the port is not ours ({error.strerror or error}); "
-            "stop it or set server_address"
+            f"another process serves at tcp://{LOOPBACK}:{port}, or the port is not ours "
+            f"({os.strerror(error.errno or 0)}); stop it or set server_address"
         ) from error
 
 

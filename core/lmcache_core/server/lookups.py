@@ -47,16 +47,17 @@ class LookupCalls:
             raise RefusedCallError(RefusalCode.MALFORMED, f"requested_tokens is {message.requested_tokens}")
         runs = registration.runs(message.salt_hash, message.variant_hash, message.digests)
         access = registration.access
+        tokens = message.requested_tokens
+        found = access.lookup_resident(runs, message.request_id, requested_tokens=tokens)
+        if found is not None:
+            return self._found(session.number, message, access, runs, found)
         ask = partial(
             access.prefetch if message.prefetch else access.lookup,
             runs,
             message.request_id,
-            requested_tokens=message.requested_tokens,
+            requested_tokens=tokens,
             deadline=self._gate.deadline(message.timeout_s),
         )
-        if access.resident(runs, None):
-            found = access.lookup(*ask.args, **ask.keywords)
-            return self._found(session.number, message, access, runs, found)
         slow = SlowCall(
             session=session.number,
             call=message.call,

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import zmq
-from tests.core.server.talker import Served, Talker, socket_path
+from tests.core.server.served import Served, socket_path
+from tests.core.server.talker import Talker
 
 
 @pytest.fixture
