@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
-
-import numpy as np
+from typing import Any
 
 from lmcache_core import BackendError, BackendTimeoutError, ChunkKey, GuardedTier, LoadResult, StorageBackend
 from lmcache_plugins.upstream.envelope import Envelope
+
+_MOST_PROMISES = 1024
 
 PING_SUCCESS = 0
 PING_TIMEOUT = -1
@@ -29,6 +31,8 @@ class ChunkStore:
         self.timeout_s = min(timeout_s, tier.timeout_s)
         self._tier = tier
         self._envelope = Envelope(full_bytes)
+        self._lock = threading.Lock()
+        self._promised: dict[bytes, bool] = {}
 
     @property
     def connections(self) -> int:
@@ -40,32 +44,45 @@ class ChunkStore:
         return time.monotonic() + self.timeout_s
 
     def present(self, keys: Sequence[ChunkKey], deadline: float) -> int:
-        """Count the leading chunks that the store has; 0 where it cannot tell."""
-        return self._tier.count_present(keys, deadline=deadline)
+        """Count the leading chunks that the store has; 0 where it cannot tell.
 
-    def fetch(self, key: ChunkKey, deadline: float) -> memoryview | None:
-        """Give a chunk; None for one that is not there, late or damaged. A damaged one is deleted."""
-        permit = self._tier.admit() if time.monotonic() < deadline else None
+        LMCache asks once for a lookup and again for the retrieve that follows. On the way back from an
+        outage, when only a share of the requests is let in, the second question goes along with the first.
+        """
+        if not keys:
+            return 0
+        with self._lock:
+            promised = self._promised.pop(keys[-1].digest, False)
+        count = self._recount(keys, deadline) if promised else self._tier.count_present(keys, deadline=deadline)
+        if count and not promised:
+            self._promise(keys[count - 1].digest)
+        return count
+
+    def _recount(self, keys: Sequence[ChunkKey], deadline: float) -> int:
+        permit = self._tier.admit()
         if permit is None:
-            return None
+            return 0
         deadline = self._tier.cap(deadline)
-        frame = self._frame()  # fresh each time: a store that answers too late may still write into the last
+        asking = self._tier.start_load(lambda backend: backend.contains(keys, deadline=deadline))
+        count = self._tier.finish_load(permit, asking, deadline=deadline)
+        self._tier.end_loads(permit, passed=count is not None)
+        return count or 0
 
-        def load(backend: StorageBackend) -> LoadResult:
-            return backend.load_into([key], [frame], deadline=deadline)[0]
+    def _promise(self, digest: bytes) -> None:
+        with self._lock:
+            self._promised[digest] = True
+            if len(self._promised) > _MOST_PROMISES:
+                del self._promised[next(iter(self._promised))]
 
-        result = self._tier.finish_load(permit, self._tier.start_load(load), deadline=deadline)
-        if result is LoadResult.FAILED:
-            self._tier.count_load_failure(permit, "a chunk could not be read")
-        self._tier.end_loads(permit, passed=result is not None)
-        if result is LoadResult.HIT:
-            chunk = self._envelope.open(frame, key.digest)
-            if not isinstance(chunk, str):
-                return chunk
-            self._tier.forget([key], f"damaged: its {chunk} is wrong")
-        elif result is LoadResult.CORRUPT:
-            self._tier.forget([key], "damaged: short, long or unreadable")
-        return None
+    def begin(self, count: int, deadline: float) -> Loads | None:
+        """Begin to load the chunks of one request; None while the store is left out.
+
+        Args:
+            count: Of its chunks: how often `Loads.one_is_over` will be called.
+            deadline: Of all of them.
+        """
+        permit = self._tier.admit()
+        return None if permit is None else Loads(self._tier, self._envelope, permit, count, self._tier.cap(deadline))
 
     def keep(self, key: ChunkKey, chunk: memoryview, deadline: float) -> str:
         """Store a chunk; the caller's bytes are not read after the return.
@@ -73,7 +90,7 @@ class ChunkStore:
         Returns:
             ``""``, or why it is lost: ``bypassed``, ``breaker_open``, ``full``, ``timeout``, ``error``.
         """
-        frame = self._frame()
+        frame = self._envelope.empty()
         self._envelope.seal(frame, chunk, key.digest)
         if time.monotonic() >= deadline:
             return "timeout"
@@ -100,5 +117,54 @@ class ChunkStore:
         """Let go of the store, within a second."""
         self._tier.close()
 
-    def _frame(self) -> memoryview:
-        return np.empty(self._envelope.frame_bytes, dtype=np.uint8).data
+
+class Loads:
+    """The loads of one request, which its guard admits together, and which pass or fail together.
+
+    Args:
+        tier: The store.
+        envelope: Opens frames.
+        permit: The guard's.
+        count: Of chunks.
+        deadline: In monotonic seconds.
+    """
+
+    def __init__(self, tier: GuardedTier, envelope: Envelope, permit: Any, count: int, deadline: float) -> None:
+        self._tier = tier
+        self._envelope = envelope
+        self._permit = permit
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._left = count
+        self._unanswered = 0
+
+    def fetch(self, key: ChunkKey) -> memoryview | None:
+        """Give a chunk; None for one that is not there, late or damaged. A damaged one is deleted. Any thread."""
+        frame = self._envelope.empty()  # fresh each time: a store that answers too late may still write into the last
+
+        def load(backend: StorageBackend) -> LoadResult:
+            return backend.load_into([key], [frame], deadline=self._deadline)[0]
+
+        future = self._tier.start_load(load)
+        result = self._tier.finish_load(self._permit, future, deadline=self._deadline)
+        if result is None:
+            with self._lock:
+                self._unanswered += 1
+        elif result is LoadResult.FAILED:
+            self._tier.count_load_failure(self._permit, "a chunk could not be read")
+        elif result is LoadResult.HIT:
+            chunk = self._envelope.open(frame, key.digest)
+            if not isinstance(chunk, str):
+                return chunk
+            self._tier.forget([key], f"damaged: its {chunk} is wrong")
+        elif result is LoadResult.CORRUPT:
+            self._tier.forget([key], "damaged: short, long or unreadable")
+        return None
+
+    def one_is_over(self) -> None:
+        """Take note that one chunk came, did not come, or is not waited for any more."""
+        with self._lock:
+            self._left -= 1
+            over = not self._left
+        if over:
+            self._tier.end_loads(self._permit, passed=not self._unanswered)

@@ -7,12 +7,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 from lmcache.v1.storage_backend.connector.base_connector import RemoteConnector
 
 from lmcache_core import BackendError, WorkerPool
-from lmcache_plugins.upstream.chunk_store import ChunkStore
+from lmcache_plugins.upstream.chunk_store import ChunkStore, Loads
 from lmcache_plugins.upstream.keys import KeyMapper
 
 log = logging.getLogger(__name__)
@@ -60,22 +61,24 @@ class LMCoreConnector(RemoteConnector):  # type: ignore[misc] # LMCache is not w
 
     async def get(self, key: Any) -> Any:
         """Give a chunk in LMCache's memory; None for a miss."""
-        deadline = self._store.deadline()
-        return await self._within(self._readers.submit(lambda: self._fetch(key, deadline)), deadline, None)
+        return (await self.batched_get([key]))[0]
 
     async def batched_get(self, keys: Sequence[Any]) -> list[Any]:
         """Give chunks, None for each miss, all by one deadline."""
-        if not keys:
-            return []
         deadline = self._store.deadline()
-        loads = [self._readers.submit(lambda key=key: self._fetch(key, deadline)) for key in keys]  # type: ignore[misc] # mypy cannot infer a default's type
+        loads = self._store.begin(len(keys), deadline) if keys else None
+        if loads is None:
+            return [None] * len(keys)
+        jobs = [self._readers.submit(partial(self._fetch, loads, key)) for key in keys]
+        for job in jobs:
+            job.add_done_callback(lambda _: loads.one_is_over())
         try:
-            await asyncio.wait([asyncio.wrap_future(load) for load in loads], timeout=_left_s(deadline))
+            await asyncio.wait([asyncio.wrap_future(job) for job in jobs], timeout=_left_s(deadline))
         except asyncio.CancelledError:
-            for load in loads:
-                _abandon(load)
+            for job in jobs:
+                _abandon(job)
             raise
-        return [_taken(load) for load in loads]
+        return [_taken(job) for job in jobs]
 
     async def batched_get_non_blocking(self, lookup_id: str, keys: Sequence[Any]) -> list[Any]:
         """Give the leading chunks up to the first miss."""
@@ -147,9 +150,9 @@ class LMCoreConnector(RemoteConnector):  # type: ignore[misc] # LMCache is not w
 
     # -- on workers ---------------------------------------------------------------
 
-    def _fetch(self, key: Any, deadline: float) -> Any:
+    def _fetch(self, loads: Loads, key: Any) -> Any:
         try:
-            chunk = self._store.fetch(self._mapper.map(key), deadline)
+            chunk = loads.fetch(self._mapper.map(key))
             return None if chunk is None else self._copied(chunk)
         except Exception:  # the border of one worker's job: LMCache is told of a miss
             log.exception("lmcore: a chunk could not be fetched")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import xxhash
 
 HEADER_BYTES = 128
@@ -40,6 +41,10 @@ class Envelope:
     def __init__(self, full_bytes: int) -> None:
         self._full_bytes = full_bytes
         self.frame_bytes = HEADER_BYTES + full_bytes
+
+    def empty(self) -> memoryview:
+        """Give memory for a frame, of any content."""
+        return np.empty(self.frame_bytes, dtype=np.uint8).data
 
     def seal(self, frame: memoryview, chunk: memoryview, digest: bytes) -> None:
         """Copy a chunk into a frame and write the header; the padding stays as it is.
