@@ -1,0 +1,194 @@
+"""What vLLM's configuration says of the model and its KV, as the layout that keys are made of.
+
+vLLM's objects are read by their attributes' names; nothing of vLLM is imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lmcache_core import KVGroup, KVLayout, LayoutError
+
+_KINDS = {"FullAttentionSpec": "full", "MLAAttentionSpec": "mla"}
+"""vLLM's cache specs whose blocks of a prefix stay valid whatever follows; any other is refused by its name."""
+
+_SERVED_QUANTIZATION = (0, 1)
+"""vLLM's ``KVQuantMode``: none, and fp8 with one scale a tensor, which the model's configuration fixes."""
+
+
+_NOT_THE_MODEL = frozenset({"_name_or_path", "transformers_version"})
+"""Keys of a model's configuration that say nothing of its weights or shape."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheFacts:
+    """The KV cache of one worker.
+
+    Attributes:
+        layout: Of its KV.
+        layer_names: As vLLM names them, in order.
+        num_blocks: Blocks in each layer.
+        block_tokens: Tokens in a block.
+    """
+
+    layout: KVLayout
+    layer_names: tuple[str, ...]
+    num_blocks: int
+    block_tokens: int
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block in all layers, by the layout."""
+        return self.layout.bytes_per_token * self.block_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFacts:
+    """Which part of which model a worker has.
+
+    Attributes:
+        model_name: As vLLM was given it.
+        model_type: As the model's own configuration names its kind.
+        rank: Among the workers that split the KV.
+        world_size: How many these are.
+    """
+
+    model_name: str
+    model_type: str
+    rank: int
+    world_size: int
+
+
+def rank_facts(vllm_config: Any) -> RankFacts:
+    """Read the model's name and the worker's rank.
+
+    Raises:
+        LayoutError: The workers split the tokens of a request among them.
+    """
+    parallel = vllm_config.parallel_config
+    for name in ("decode_context_parallel_size", "prefill_context_parallel_size"):
+        if getattr(parallel, name, 1) > 1:
+            raise LayoutError(f"vllm: {name} is {getattr(parallel, name)}, which splits a block's tokens; use 1")
+    world_size = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
+    model = vllm_config.model_config
+    return RankFacts(
+        model_name=model.model,
+        model_type=getattr(model.hf_config, "model_type", ""),
+        rank=parallel.rank % world_size,
+        world_size=world_size,
+    )
+
+
+def cache_facts(vllm_config: Any, kv_cache_config: Any, kv_caches: Mapping[str, Any], machine: str) -> CacheFacts:
+    """Read the layout of a worker's KV cache.
+
+    Args:
+        vllm_config: vLLM's.
+        kv_cache_config: vLLM's, from before it added layers that share another's KV.
+        kv_caches: The tensor of each layer.
+        machine: What of the machine decides how the backend arranges a block.
+
+    Raises:
+        LayoutError: The KV cannot be cached correctly; says which group or value, and why.
+    """
+    groups = tuple(_group(place, group) for place, group in enumerate(kv_cache_config.kv_cache_groups))
+    if not groups:
+        raise LayoutError("vllm: the model has no kv cache, so there is nothing to keep")
+    first = kv_cache_config.kv_cache_groups[0]
+    spec = _specs(first.kv_cache_spec)[0]
+    if int(getattr(spec, "kv_quant_mode", 0)) not in _SERVED_QUANTIZATION:
+        raise LayoutError(
+            f"vllm: kv_cache_dtype {vllm_config.cache_config.cache_dtype!r} keeps scales beside its blocks"
+        )
+    if getattr(vllm_config.cache_config, "calculate_kv_scales", False):
+        raise LayoutError("vllm: calculate_kv_scales makes scales that differ in every process; switch it off")
+    names, num_blocks = tuple(first.layer_names), kv_cache_config.num_blocks
+    missing = [name for name in names if name not in kv_caches]
+    if missing:
+        raise LayoutError(f"vllm: no kv cache tensor was registered for {', '.join(missing)}")
+    layout = KVLayout(
+        num_layers=len(names),
+        num_kv_heads=spec.num_kv_heads,
+        head_size=spec.head_size,
+        dtype=_dtype(vllm_config, spec),
+        use_mla=groups[0].kind == "mla",
+        groups=groups,
+        format=_format(vllm_config, spec, {name: kv_caches[name] for name in names}, num_blocks, machine),
+    )
+    return CacheFacts(layout=layout, layer_names=names, num_blocks=num_blocks, block_tokens=spec.block_size)
+
+
+def check_block_bytes(facts: CacheFacts, block_bytes: int) -> None:
+    """Refuse a cache whose blocks are not what the layout says, such as padded ones.
+
+    Raises:
+        LayoutError: Names both sizes.
+    """
+    if facts.block_bytes != block_bytes:
+        raise LayoutError(
+            f"vllm: a block takes {block_bytes} bytes, {facts.block_bytes} by heads, head size and dtype; "
+            "this attention backend's blocks are not cached"
+        )
+
+
+def _group(place: int, group: Any) -> KVGroup:
+    kinds = {_KINDS.get(type(spec).__name__) or _snake(type(spec).__name__) for spec in _specs(group.kv_cache_spec)}
+    alike = len({_shape(spec) for spec in _specs(group.kv_cache_spec)}) == 1
+    kind = " and ".join(sorted(kinds)) if alike else "layers of several shapes"
+    first = next(iter(group.layer_names), "")
+    return KVGroup(name=f"{place} ({first}, ...)", kind=kind, num_layers=max(1, len(group.layer_names)))
+
+
+def _specs(spec: Any) -> list[Any]:
+    inner = getattr(spec, "kv_cache_specs", None)  # of UniformTypeKVCacheSpecs
+    return list(inner.values()) if inner else [spec]
+
+
+def _shape(spec: Any) -> tuple[Any, ...]:
+    return tuple(str(getattr(spec, name, None)) for name in ("num_kv_heads", "head_size", "dtype", "block_size"))
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Spec")).lower()
+
+
+def _dtype(vllm_config: Any, spec: Any) -> str:
+    configured = str(vllm_config.cache_config.cache_dtype)
+    if configured.startswith("fp8"):  # vLLM keeps them as plain bytes
+        return "float8_e5m2" if configured.endswith("e5m2") else "float8_e4m3fn"
+    return str(spec.dtype).removeprefix("torch.")
+
+
+def _format(vllm_config: Any, spec: Any, tensors: Mapping[str, Any], num_blocks: int, machine: str) -> str:
+    layer = vllm_config.compilation_config.static_forward_context.get(next(iter(tensors)))
+    backend = layer.attn_backend.get_name() if layer is not None else "unknown"
+    parts = (
+        "vllm",
+        backend,
+        str(getattr(layer, "isa", "")),
+        machine,
+        f"block{spec.block_size}",
+        *sorted({_arrangement(tensor, num_blocks) for tensor in tensors.values()}),
+        _model_digest(vllm_config.model_config),
+    )
+    return "/".join(part for part in parts if part)
+
+
+def _arrangement(tensor: Any, num_blocks: int) -> str:
+    """Give sizes and strides inside a block; those between blocks or layers depend on how many there are."""
+    strides = list(tensor.stride())
+    inside = [at for at, size in enumerate(tensor.shape) if size % num_blocks or size < num_blocks]
+    return f"{[tensor.shape[at] for at in inside]}{[strides[at] for at in inside if strides[at] < max(strides)]}"
+
+
+def _model_digest(model: Any) -> str:
+    """Tell apart models of one name: another revision, quantization or rope must not meet."""
+    configuration = model.hf_config.to_dict() if hasattr(model.hf_config, "to_dict") else {}
+    configuration = {key: value for key, value in configuration.items() if key not in _NOT_THE_MODEL}
+    facts = (str(getattr(model, "revision", None)), str(getattr(model, "quantization", None)), configuration)
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]

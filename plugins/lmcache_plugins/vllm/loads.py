@@ -1,0 +1,95 @@
+"""Loads under way: every order ends, with or without its blocks."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from lmcache_plugins.vllm.records import LoadOrder
+
+log = logging.getLogger(__name__)
+
+_STOP_S = 15.0
+"""Longest that closing waits for the load under way."""
+
+
+class LoadDesk:
+    """Carries load orders out, in a thread of its own or at once. Any thread.
+
+    An order that fails, however it fails, is reported like any other, with the blocks that it left empty:
+    vLLM would wait for it for ever, or use what happens to be in the blocks.
+
+    Args:
+        load: Fills an order's blocks; gives how many of its blocks, from the first, are filled.
+        threaded: Whether orders are carried out beside the steps.
+    """
+
+    def __init__(self, load: Callable[[LoadOrder], int], *, threaded: bool) -> None:
+        self._load = load
+        self._orders: queue.SimpleQueue[LoadOrder | None] = queue.SimpleQueue()
+        self._ended = threading.Condition()
+        self._done: set[str] = set()
+        self._failed: set[str] = set()
+        self._bad_blocks: set[int] = set()
+        self._waiting = 0
+        self._thread: threading.Thread | None = None
+        if threaded:
+            self._thread = threading.Thread(target=self._work, name="lmcache-vllm-load", daemon=True)
+            self._thread.start()
+
+    def order(self, orders: Sequence[LoadOrder]) -> None:
+        """Take orders; carried out when this returns where there is no thread."""
+        with self._ended:
+            self._waiting += len(orders)
+        for one in orders:
+            if self._thread is None:
+                self._carry_out(one)
+            else:
+                self._orders.put(one)
+
+    def take(self, wait_s: float = 0.0) -> tuple[set[str], set[int]]:
+        """Give the requests whose loads have ended since the last call, and the blocks that stayed empty.
+
+        Args:
+            wait_s: How long to wait for one to end, if any is under way.
+        """
+        with self._ended:
+            if wait_s and self._waiting and not self._done:
+                self._ended.wait(wait_s)
+            done, self._done = self._done, set()
+            bad_blocks, self._bad_blocks = self._bad_blocks, set()
+        return done, bad_blocks
+
+    def take_failed(self) -> set[str]:
+        """Give the requests whose loads left blocks empty since the last call."""
+        with self._ended:
+            failed, self._failed = self._failed, set()
+        return failed
+
+    def close(self) -> None:
+        """End the thread after the load under way."""
+        if self._thread is not None:
+            self._orders.put(None)
+            self._thread.join(_STOP_S)
+
+    def _work(self) -> None:
+        while (one := self._orders.get()) is not None:
+            self._carry_out(one)
+
+    def _carry_out(self, order: LoadOrder) -> None:
+        filled = 0
+        try:
+            filled = self._load(order)
+        except Exception:  # the border of one order: vLLM waits for its end
+            log.exception("lmcache-core: a load of %d blocks failed; vllm computes them", len(order.block_ids))
+        finally:
+            bad = order.block_ids[max(filled, order.first_block) :]
+            with self._ended:
+                self._waiting -= 1
+                self._done.add(order.request_id)
+                self._bad_blocks.update(bad)
+                if bad:
+                    self._failed.add(order.request_id)
+                self._ended.notify_all()

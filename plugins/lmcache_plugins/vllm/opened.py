@@ -1,0 +1,112 @@
+"""The cache behind a worker or the scheduler: in this process, or a server's."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lmcache_core import CacheClient, CacheManager, LayoutError, connect, listen
+from lmcache_plugins.vllm.facts import CacheFacts, RankFacts
+from lmcache_plugins.vllm.lookups import Lookups, RankLookups
+from lmcache_plugins.vllm.options import ConnectorOptions
+from lmcache_plugins.vllm.paged import PagedAdapter
+from lmcache_plugins.vllm.records import WorkerCard
+from lmcache_plugins.vllm.worker import Chunks
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCache:
+    """A worker's cache.
+
+    Attributes:
+        chunks: What stores and retrieves.
+        address: Where its lookups are answered; ``""`` where a server does.
+        close: Lets go of it.
+    """
+
+    chunks: Chunks
+    address: str
+    close: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLookups:
+    """The scheduler's way to the caches of all workers."""
+
+    lookups: Lookups
+    close: Callable[[], None]
+
+
+def open_cache(
+    options: ConnectorOptions, cache: CacheFacts, rank: RankFacts, make_adapter: Callable[[int], PagedAdapter]
+) -> OpenedCache:
+    """Open a worker's cache.
+
+    Raises:
+        LMCacheError: The configuration, a required plugin or the layout; says which.
+    """
+    same: dict[str, Any] = {
+        "overrides": dict(options.overrides),
+        "layout": cache.layout,
+        "model_name": rank.model_name,
+        "model_type": rank.model_type,
+        "world_size": rank.world_size,
+        "rank": rank.rank,
+        "block_tokens": cache.block_tokens,
+        "adapter": make_adapter,
+    }
+    if options.mode == "server":
+        client = connect(options.config_file, **same)
+        return OpenedCache(client, "", client.close)
+    manager = CacheManager.from_config(options.config_file, **same)
+    manager.start()
+    folder = tempfile.mkdtemp(prefix="lmcache-vllm-")  # which only this user can enter
+    address = f"ipc://{folder}/rank{rank.rank}.sock"
+    desk = listen(manager, address)
+
+    def close() -> None:
+        desk.stop()
+        manager.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    return OpenedCache(manager.engine, address, close)
+
+
+def open_lookups(options: ConnectorOptions, cards: Sequence[WorkerCard]) -> OpenedLookups:
+    """Open the scheduler's way to the caches of these workers, at least one, whose cards have no reason.
+
+    Raises:
+        LMCacheError: The configuration or a required plugin; says which.
+        LayoutError: The workers' layouts differ, so that no one lookup can stand for all.
+    """
+    first = cards[0]
+    layout = first.layout
+    if layout is None or any(card.layout != layout for card in cards):
+        raise LayoutError("vllm: the workers' kv layouts differ, as with a pipeline of unequal stages")
+    same: dict[str, Any] = {
+        "overrides": dict(options.overrides),
+        "layout": layout,
+        "model_name": first.model_name,
+        "model_type": first.model_type,
+        "world_size": first.world_size,
+        "block_tokens": first.block_tokens,
+    }
+    if options.mode == "server":
+        client = connect(options.config_file, **same, ranks=[card.rank for card in cards])
+        return OpenedLookups(client, client.close)
+    clients = [
+        connect(options.config_file, **same, address=card.address, rank=card.rank, ranks=[card.rank]) for card in cards
+    ]
+
+    def close() -> None:
+        for client in clients:
+            client.close()
+
+    return OpenedLookups(_lookups_of(clients), close)
+
+
+def _lookups_of(clients: Sequence[CacheClient]) -> Lookups:
+    return clients[0] if len(clients) == 1 else RankLookups(clients)

@@ -1,0 +1,237 @@
+"""The scheduler's side: which tokens are looked up, loaded and kept, and when a promise is given up."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lmcache_plugins.vllm.lookups import Lookups, Pending
+from lmcache_plugins.vllm.options import ConnectorOptions
+from lmcache_plugins.vllm.records import LoadOrder, RequestView, SaveOrder, Scheduled, Tokens
+from lmcache_plugins.vllm.tally import Tally
+
+log = logging.getLogger(__name__)
+
+_GRACE_S = 0.002
+"""How long a step waits for a lookup: one in memory answers well within it, and a round of the scheduler is saved."""
+
+_MISS_KEPT_S = 1.0
+"""How long a request that waits for blocks is not looked up again after a miss."""
+
+_NO_TOKENS: Tokens = np.empty(0, dtype=np.int64)
+
+Match = tuple[int | None, bool]
+
+
+@dataclass
+class _Tracked:
+    view: RequestView
+    block_ids: list[int] = field(default_factory=list)
+    stored_tokens: int = 0
+    seen_tokens: int = 0
+    lookup: Pending | None = None
+    missed_at_s: float = -_MISS_KEPT_S
+    asked_tokens: int = 0
+    loaded_at: int = -1
+
+
+class SchedulerSide:
+    """Plans loads and saves. Called by vLLM's scheduler alone, one call at a time.
+
+    A request is loaded at most once an admission, so that a load that keeps failing ends in computing.
+
+    Args:
+        lookups: The cache, on behalf of every rank.
+        block_tokens: vLLM's block size.
+        options: The connector's.
+        tally: Counts.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        lookups: Lookups,
+        *,
+        block_tokens: int,
+        options: ConnectorOptions,
+        tally: Tally,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lookups = lookups
+        self._block_tokens = block_tokens
+        self._options = options
+        self._tally = tally
+        self._clock = clock
+        self._tracked: dict[str, _Tracked] = {}
+        self._loads: list[LoadOrder] = []
+        self._told_refusals: set[str] = set()
+
+    @property
+    def requests(self) -> int:
+        """Requests that are followed now."""
+        return len(self._tracked)
+
+    # -- before a request is scheduled ----------------------------------------
+
+    def match(self, view: RequestView, computed_tokens: int) -> Match:
+        """Say how many tokens behind those already computed can be loaded, and whether beside the steps.
+
+        None instead of a number: ask again in the next step.
+        """
+        tracked = self._track(view)
+        limit = (len(view.tokens) - 1) // self._block_tokens * self._block_tokens
+        wanted = view.reads and not view.refusal and self._options.loads and limit > computed_tokens
+        if not wanted or tracked.loaded_at == view.preemptions:
+            self._give_up(tracked)
+            return 0, False
+        found = self._found(tracked)
+        if found is None:
+            return None, False
+        tracked.asked_tokens = computed_tokens
+        new_tokens = min(found, limit) // self._block_tokens * self._block_tokens - computed_tokens
+        if new_tokens <= 0:
+            if tracked.lookup is not None:
+                tracked.missed_at_s = self._clock()
+            self._give_up(tracked)
+            return 0, False
+        return new_tokens, self._options.async_load
+
+    def allocated(self, request_id: str, block_ids: Sequence[int], external_tokens: int) -> bool:
+        """Order the load of so many tokens behind those computed; 0 gives up what was promised.
+
+        Returns:
+            False for a request that is not known; see `doom`.
+        """
+        tracked = self._tracked.get(request_id)
+        if tracked is None:
+            return False
+        if not external_tokens:
+            self._give_up(tracked)
+            return True
+        view = tracked.view
+        tracked.lookup = None  # what it promised is the load's now
+        tracked.loaded_at = view.preemptions
+        order = self._load_order(tracked, block_ids, external_tokens)
+        self._tally.add("hit_tokens", external_tokens)
+        self._loads.append(order)  # last: after an error before it, the caller dooms the request instead
+        return True
+
+    def doom(self, request_id: str, block_ids: Sequence[int]) -> None:
+        """Have blocks reported as not loaded that vLLM takes for promised: it must neither use them nor wait."""
+        order = LoadOrder(request_id=request_id, tokens=_NO_TOKENS, block_ids=tuple(block_ids), first_block=0)
+        self._loads.append(order)
+
+    # -- each step ------------------------------------------------------------
+
+    def take_loads(self) -> tuple[LoadOrder, ...]:
+        """Give the loads ordered since the last call."""
+        loads, self._loads = tuple(self._loads), []
+        return loads
+
+    def saves(self, scheduled: Sequence[Scheduled]) -> tuple[SaveOrder, ...]:
+        """Give the saves of chunks that a step makes full."""
+        chunk_tokens = self._lookups.chunk_tokens if self._options.saves else 0
+        orders = []
+        for one in scheduled:
+            tracked = self._tracked.get(one.request_id)
+            if tracked is not None and not tracked.view.refusal:
+                if one.replaces:
+                    tracked.block_ids.clear()
+                tracked.block_ids += one.block_ids
+                order = self._save(tracked, one, chunk_tokens) if chunk_tokens else None
+                if order is not None:
+                    orders.append(order)
+        return tuple(orders)
+
+    # -- the end --------------------------------------------------------------
+
+    def finished(self, request_id: str) -> None:
+        """Forget a request and give up what was promised to it."""
+        tracked = self._tracked.pop(request_id, None)
+        if tracked is not None:
+            self._give_up(tracked)
+
+    def reset(self) -> bool:
+        """Drop what the cache holds; whether every tier could."""
+        return all(cleared.chunks >= 0 for cleared in self._lookups.clear())
+
+    # -- inside ---------------------------------------------------------------
+
+    def _track(self, view: RequestView) -> _Tracked:
+        tracked = self._tracked.get(view.request_id)
+        if tracked is None:
+            tracked = self._tracked[view.request_id] = _Tracked(view)
+            if view.refusal:
+                self._refuse(view.refusal)
+        tracked.view = view
+        return tracked
+
+    def _refuse(self, reason: str) -> None:
+        self._tally.add("refused_requests", label=reason)
+        if reason not in self._told_refusals:
+            self._told_refusals.add(reason)
+            log.warning(
+                "lmcache-core leaves requests with %s to vllm, as their tokens do not name their kv; "
+                "further ones are only counted in lmcache:connector_refused_requests",
+                reason,
+            )
+
+    def _found(self, tracked: _Tracked) -> int | None:
+        if tracked.lookup is None:
+            if self._clock() < tracked.missed_at_s + _MISS_KEPT_S:
+                return 0
+            view = tracked.view
+            tokens = np.asarray(view.tokens, dtype=np.int64)
+            tracked.lookup = self._lookups.lookup_async(
+                tokens, salt=view.salt, variant=view.variant, request_id=view.request_id
+            )
+            self._tally.add("requested_tokens", len(tokens))
+        pending = tracked.lookup
+        if not pending.done():
+            pending.result(_GRACE_S if self._options.async_lookup else None)
+        if not pending.done():
+            return None
+        return pending.result(0.0)
+
+    def _give_up(self, tracked: _Tracked) -> None:
+        if tracked.lookup is not None:
+            tracked.lookup.cancel()
+            tracked.lookup = None
+
+    def _load_order(self, tracked: _Tracked, block_ids: Sequence[int], external_tokens: int) -> LoadOrder:
+        view = tracked.view
+        end_tokens = tracked.asked_tokens + external_tokens
+        chunk_tokens = self._lookups.chunk_tokens or self._block_tokens
+        whole_tokens = -(-end_tokens // chunk_tokens) * chunk_tokens
+        return LoadOrder(
+            request_id=view.request_id,
+            tokens=np.asarray(view.tokens[:whole_tokens], dtype=np.int64),
+            block_ids=tuple(block_ids[: end_tokens // self._block_tokens]),
+            first_block=tracked.asked_tokens // self._block_tokens,
+            salt=view.salt,
+            variant=view.variant,
+        )
+
+    def _save(self, tracked: _Tracked, one: Scheduled, chunk_tokens: int) -> SaveOrder | None:
+        if one.computed_tokens < tracked.seen_tokens:  # preempted, or a load failed: what was planned may be lost
+            tracked.stored_tokens = min(tracked.stored_tokens, one.computed_tokens)
+        tracked.seen_tokens = one.computed_tokens
+        view = tracked.view
+        known = min(one.computed_tokens + one.step_tokens, len(view.tokens))
+        if not self._options.save_generated:
+            known = min(known, view.prompt_tokens)
+        full_tokens = known // chunk_tokens * chunk_tokens
+        if full_tokens <= tracked.stored_tokens:
+            return None
+        tracked.stored_tokens = full_tokens
+        return SaveOrder(
+            request_id=view.request_id,
+            tokens=np.asarray(view.tokens[:full_tokens], dtype=np.int64),
+            block_ids=tuple(tracked.block_ids[: full_tokens // self._block_tokens]),
+            salt=view.salt,
+            variant=view.variant,
+        )

@@ -1,0 +1,120 @@
+"""The worker's side: carries orders out between vLLM's KV cache and the cache."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from lmcache_plugins.vllm.loads import LoadDesk
+from lmcache_plugins.vllm.paged import PagedKV
+from lmcache_plugins.vllm.records import LoadOrder, StepPlan
+from lmcache_plugins.vllm.tally import Tally
+
+log = logging.getLogger(__name__)
+
+_IDLE_WAIT_S = 0.005
+"""How long a step that computes nothing waits for a load; vLLM would only ask again at once."""
+
+
+class Chunks(Protocol):
+    """The part of a `KVCache` that the worker's side uses."""
+
+    def store(self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
+        """Keep full chunks; give the tokens newly kept."""
+
+    def retrieve(
+        self, tokens: Any, out: Any, *, salt: str = "", variant: str = "", request_id: str = "", skip_tokens: int = 0
+    ) -> Any:
+        """Fill leading chunks; True for each token that is there."""
+
+
+class WorkerSide:
+    """Loads and stores. Called by vLLM's worker, one call at a time.
+
+    Args:
+        chunks: The cache; None where nothing is cached: then every load fails at once, and vLLM computes.
+        block_tokens: vLLM's block size.
+        threaded: Whether loads run beside the steps.
+        tally: Counts.
+        clock: Seconds, for durations.
+    """
+
+    def __init__(
+        self,
+        chunks: Chunks | None,
+        *,
+        block_tokens: int,
+        threaded: bool,
+        tally: Tally,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._chunks = chunks
+        self._block_tokens = block_tokens
+        self._threaded = threaded
+        self._tally = tally
+        self._clock = clock
+        self._desk = LoadDesk(self._load, threaded=threaded and chunks is not None)
+        self._bad_blocks: set[int] = set()
+        self._unfit: set[str] = set()
+
+    def start_loads(self, plan: StepPlan) -> None:
+        """Begin a step's loads; without a thread they are over when this returns."""
+        self._desk.order(plan.loads)
+        self._unfit = set() if self._threaded else self._desk.take_failed()
+
+    def take_done(self, plan: StepPlan | None) -> set[str]:
+        """Give the requests whose loads beside the steps have ended; `take_bad_blocks` has their failures."""
+        idle = plan is not None and plan.idle and self._threaded
+        done, bad_blocks = self._desk.take(_IDLE_WAIT_S if idle else 0.0)
+        self._bad_blocks |= bad_blocks
+        return done if self._threaded else set()
+
+    def take_bad_blocks(self) -> set[int]:
+        """Give the blocks that vLLM must compute, of all loads that have been reported as ended."""
+        bad_blocks, self._bad_blocks = self._bad_blocks, set()
+        return bad_blocks
+
+    def save(self, plan: StepPlan) -> None:
+        """Keep the chunks that the step made full; complete when it returns."""
+        if self._chunks is None or not plan.saves:
+            return
+        begin = self._clock()
+        for order in plan.saves:
+            if order.request_id in self._unfit:  # computed on blocks that are not loaded; vLLM does it again
+                continue
+            kept_tokens = self._chunks.store(
+                order.tokens,
+                PagedKV(order.block_ids),
+                salt=order.salt,
+                variant=order.variant,
+                request_id=order.request_id,
+            )
+            self._tally.add("stored_tokens", kept_tokens)
+        self._tally.add("store_seconds", self._clock() - begin)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._desk.close()
+
+    def _load(self, order: LoadOrder) -> int:
+        wanted_tokens = (len(order.block_ids) - order.first_block) * self._block_tokens
+        first_token = order.first_block * self._block_tokens
+        filled_blocks = 0
+        begin = self._clock()
+        if self._chunks is not None and len(order.tokens):
+            mask = self._chunks.retrieve(
+                order.tokens,
+                PagedKV(order.block_ids, order.first_block),
+                salt=order.salt,
+                variant=order.variant,
+                request_id=order.request_id,
+                skip_tokens=first_token,
+            )
+            filled_blocks = min(int(mask.sum()) // self._block_tokens, len(order.block_ids))
+        loaded_tokens = max(0, filled_blocks - order.first_block) * self._block_tokens
+        self._tally.add("load_seconds", self._clock() - begin)
+        self._tally.add("loaded_tokens", loaded_tokens)
+        self._tally.add("failed_tokens", wanted_tokens - loaded_tokens)
+        return filled_blocks

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.plugins.vllm.conftest import BLOCK_TOKENS, Memory
+
+from lmcache_plugins.vllm.paged import PagedKV
+from lmcache_plugins.vllm.records import LoadOrder, SaveOrder, StepPlan
+from lmcache_plugins.vllm.tally import Tally
+from lmcache_plugins.vllm.worker import WorkerSide
+
+
+def load(*, blocks: tuple[int, ...] = (5, 6, 7, 8), first: int = 0, tokens: int = 16) -> StepPlan:
+    order = LoadOrder(
+        request_id="r", tokens=np.arange(tokens), block_ids=blocks, first_block=first, salt="s", variant="v"
+    )
+    return StepPlan(loads=(order,), idle=True)
+
+
+def save(request_id: str = "r") -> StepPlan:
+    order = SaveOrder(request_id=request_id, tokens=np.arange(8), block_ids=(5, 6), salt="s", variant="v")
+    return StepPlan(saves=(order,))
+
+
+def side(chunks: Any, tally: Tally, *, threaded: bool = False) -> WorkerSide:
+    return WorkerSide(chunks, block_tokens=BLOCK_TOKENS, threaded=threaded, tally=tally, clock=lambda: 0.0)
+
+
+def finish(worker: WorkerSide) -> tuple[set[str], set[int]]:
+    """Wait for one load, as vLLM does: step by step."""
+    done: set[str] = set()
+    while not done:
+        done = worker.take_done(StepPlan(idle=True))
+    return done, worker.take_bad_blocks()
+
+
+def test_a_load_asks_for_its_tokens_and_blocks(tally: Tally) -> None:
+    memory = Memory(16)
+    side(memory, tally).start_loads(load(first=1))
+    assert memory.asked == [(list(range(16)), PagedKV((5, 6, 7, 8), 1), "s", "v", "r", 4)]
+
+
+def test_a_whole_load_leaves_no_bad_block(tally: Tally) -> None:
+    worker = side(Memory(16), tally)
+    worker.start_loads(load())
+    assert (worker.take_done(None), worker.take_bad_blocks()) == (set(), set())
+
+
+def test_a_short_load_reports_the_blocks_from_the_first_missing_on(tally: Tally) -> None:
+    worker = side(Memory(8), tally)
+    worker.start_loads(load())
+    worker.take_done(None)
+    assert (worker.take_bad_blocks(), worker.take_bad_blocks()) == ({7, 8}, set())
+
+
+def test_blocks_that_vllm_computed_are_never_reported(tally: Tally) -> None:
+    worker = side(Memory(0), tally)
+    worker.start_loads(load(first=3))
+    worker.take_done(None)
+    assert worker.take_bad_blocks() == {8}
+
+
+def test_an_order_without_tokens_reports_all_its_blocks(tally: Tally) -> None:
+    worker = side(Memory(16), tally)
+    worker.start_loads(load(tokens=0))
+    worker.take_done(None)
+    assert worker.take_bad_blocks() == {5, 6, 7, 8}
+
+
+def test_without_a_cache_every_load_is_reported(tally: Tally) -> None:
+    worker = side(None, tally, threaded=True)
+    worker.start_loads(load())
+    assert (worker.take_done(None), worker.take_bad_blocks()) == ({"r"}, {5, 6, 7, 8})
+
+
+def test_a_cache_that_raises_is_a_load_that_failed(tally: Tally, caplog: pytest.LogCaptureFixture) -> None:
+    memory = Memory()
+    memory.retrieve = lambda *args, **kwargs: 1 / 0  # type: ignore[method-assign]
+    worker = side(memory, tally)
+    worker.start_loads(load())
+    worker.take_done(None)
+    assert worker.take_bad_blocks() == {5, 6, 7, 8}
+    assert caplog.messages == ["lmcache-core: a load of 4 blocks failed; vllm computes them"]
+
+
+def test_loads_are_counted(tally: Tally) -> None:
+    worker = side(Memory(8), tally)
+    worker.start_loads(load(first=1))
+    assert tally.take() == {"load_seconds": 0.0, "loaded_tokens": 4, "failed_tokens": 8}
+
+
+def test_a_load_beside_the_steps_is_reported_when_it_has_ended(tally: Tally) -> None:
+    worker = side(Memory(8), tally, threaded=True)
+    worker.start_loads(load())
+    assert finish(worker) == ({"r"}, {7, 8})
+    worker.close()
+
+
+def test_a_step_does_not_wait_for_a_load_beside_it(tally: Tally) -> None:
+    memory, go_on = Memory(16), threading.Event()
+    answer = memory.retrieve
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        go_on.wait()
+        return answer(*args, **kwargs)
+
+    memory.retrieve = slow  # type: ignore[method-assign]
+    worker = side(memory, tally, threaded=True)
+    worker.start_loads(load())
+    assert (worker.take_done(StepPlan(idle=True)), worker.take_bad_blocks()) == (set(), set())
+    go_on.set()
+    assert finish(worker) == ({"r"}, set())
+    worker.close()
+
+
+def test_a_save_hands_over_tokens_and_blocks(tally: Tally) -> None:
+    memory = Memory()
+    side(memory, tally).save(save())
+    assert memory.stored == [(list(range(8)), PagedKV((5, 6)), "s", "v", "r")]
+    assert tally.take() == {"stored_tokens": 8, "store_seconds": 0.0}
+
+
+def test_what_was_computed_on_blocks_that_are_not_loaded_is_not_kept(tally: Tally) -> None:
+    memory = Memory(8)
+    worker = side(memory, tally)
+    worker.start_loads(load())
+    worker.save(save())
+    worker.save(save("other"))
+    assert [stored[-1] for stored in memory.stored] == ["other"]
+
+
+def test_the_step_that_computes_them_again_is_kept(tally: Tally) -> None:
+    memory = Memory(8)
+    worker = side(memory, tally)
+    worker.start_loads(load())
+    worker.save(save())
+    worker.start_loads(StepPlan())
+    worker.save(save())
+    assert len(memory.stored) == 1
+
+
+def test_without_a_cache_nothing_is_kept(tally: Tally) -> None:
+    side(None, tally).save(save())
+    assert tally.take() == {}
