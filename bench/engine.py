@@ -14,9 +14,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from lmcache_core import KeyNamespace, KVLayout
+from lmcache_core import KVLayout
+from lmcache_core.access.format import ChunkFormat
+from lmcache_core.access.local import LocalAccess
 from lmcache_core.adapters.tensors import TensorAdapter
-from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.engine import CacheEngine
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
@@ -24,6 +25,7 @@ from lmcache_core.memory.arena import Arena
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.manager import StorageManager
+from lmcache_core.workers import WorkerPool
 
 CHUNK_TOKENS = 256
 ROUNDS = 9
@@ -40,31 +42,24 @@ SHAPES = {
 def build(layout: KVLayout, chunks: int) -> CacheEngine:
     """An engine with tier 0 alone, large enough for the prompt."""
     metrics = CacheMetrics()
-    codec = FrameCodec(layout, CHUNK_TOKENS)
-    journal = Journal(EventBus(metrics), chunk_tokens=CHUNK_TOKENS, chunk_bytes=codec.payload_bytes)
-    arena = Arena((codec.frame_bytes + 4096) * chunks)
-    local = LocalCPUBackend(arena, frame_bytes=codec.frame_bytes, use_hot=True, metrics=metrics, journal=journal)
+    chunk_format = ChunkFormat.of(layout, model_name="bench", world_size=1, ranks=(0,), chunk_tokens=CHUNK_TOKENS)
+    journal = Journal(EventBus(metrics))
+    arena = Arena((chunk_format.codec.frame_bytes + 4096) * chunks)
+    local = LocalCPUBackend(arena, use_hot=True, metrics=metrics, journal=journal)
     storage = StorageManager(
-        local=local, tiers=[], codec=codec, metrics=metrics, journal=journal, write_behind_chunks=1, lease_ttl_s=300.0
+        local=local, tiers=[], metrics=metrics, journal=journal, write_behind_chunks=1, lease_ttl_s=300.0
     )
-
-    def namespace(salt_hash: str) -> KeyNamespace:
-        return KeyNamespace(
-            model_name="bench",
-            world_size=1,
-            rank=0,
-            dtype=layout.dtype,
-            layout=layout.fingerprint,
-            chunk_tokens=CHUNK_TOKENS,
-            salt_hash=salt_hash,
-        )
-
-    return CacheEngine(
-        storage=storage,
-        adapter=TensorAdapter(layout, CHUNK_TOKENS),
-        namespace=namespace,
+    access = LocalAccess(
+        storage,
+        chunk_format,
         is_healthy=lambda: True,
         journal=journal,
+        metrics=metrics,
+        loaders=WorkerPool("bench-prefetch", 1),
+    )
+    return CacheEngine(
+        access,
+        make_adapter=lambda chunk_tokens: TensorAdapter(layout, chunk_tokens),
         metrics=metrics,
         timeout_s=10.0,
     )

@@ -152,7 +152,7 @@ class RawSocket:
 
 
 def bench_redis(server: RedisServer, label: str, size_bytes: int, connections: int) -> None:
-    context = BackendContext(name="bench", frame_bytes=size_bytes, connections=connections)
+    context = BackendContext(name="bench", connections=connections)
     backend = build_redis(StoreURL.parse(server.url), None, context)
     count = max(1, ROUND_BYTES // connections // size_bytes)
     keys = [[make_key(thread * count + number) for number in range(count)] for thread in range(connections)]
@@ -191,7 +191,7 @@ def bench_redis(server: RedisServer, label: str, size_bytes: int, connections: i
 
 
 def bench_contains(server: RedisServer) -> None:
-    backend = build_redis(StoreURL.parse(server.url), None, BackendContext(name="bench", frame_bytes=64))
+    backend = build_redis(StoreURL.parse(server.url), None, BackendContext(name="bench"))
     keys = [make_key(number) for number in range(256)]
     backend.store([(key, make_frame(0, 64)) for key in keys], deadline=deadline())
     raw = RawSocket(server, 0, VALUE_BYTES)

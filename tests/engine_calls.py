@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from tests.memory_store import LAYOUT, Rig
@@ -20,7 +21,7 @@ def some_kv(tokens: int, layout: KVLayout = LAYOUT) -> torch.Tensor:
     return torch.arange(torch.Size(shape).numel(), dtype=torch.float32).reshape(shape).to(getattr(torch, layout.dtype))
 
 
-def retrieved(rig: Rig, tokens: list[int], **how: str) -> tuple[list[bool], torch.Tensor]:
+def retrieved(rig: Rig, tokens: list[int], **how: Any) -> tuple[list[bool], torch.Tensor]:
     out = torch.zeros(rig.layout.kv_shape(len(tokens)), dtype=getattr(torch, rig.layout.dtype))
     return rig.engine.retrieve(tokens, out, **how).tolist(), out
 

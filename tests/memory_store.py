@@ -17,6 +17,8 @@ from lmcache_core import (
     LoadResult,
     StorageBackend,
 )
+from lmcache_core.access.format import ChunkFormat
+from lmcache_core.access.local import LocalAccess
 from lmcache_core.adapters.tensors import TensorAdapter
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.engine import CacheEngine
@@ -28,6 +30,7 @@ from lmcache_core.storage.breaker import BreakerTerms
 from lmcache_core.storage.guard import GuardedTier, TierSetup
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.manager import StorageManager
+from lmcache_core.workers import WorkerPool
 
 CHUNK_TOKENS = 4
 LAYOUT = KVLayout(num_layers=2, num_kv_heads=2, head_size=4, dtype="float32")
@@ -125,6 +128,7 @@ class Rig:
     clock: Callable[[], float] = time.monotonic
     layout: KVLayout = LAYOUT
     write_behind_chunks: int = 64
+    shared: bool = False
     breaker: BreakerTerms = field(default_factory=BreakerTerms)
 
     def __post_init__(self) -> None:
@@ -132,12 +136,11 @@ class Rig:
         self.metrics = CacheMetrics()
         self.codec = FrameCodec(self.layout, CHUNK_TOKENS)
         block_bytes = -(-self.codec.frame_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-        self.arena = Arena(self.chunks * block_bytes)
+        self.arena = Arena(self.chunks * block_bytes, shared=self.shared)
         self.bus = EventBus(self.metrics)
-        self.journal = Journal(self.bus, chunk_tokens=CHUNK_TOKENS, chunk_bytes=self.codec.payload_bytes)
+        self.journal = Journal(self.bus)
         self.local = LocalCPUBackend(
             self.arena,
-            frame_bytes=self.codec.frame_bytes,
             use_hot=self.use_hot,
             metrics=self.metrics,
             journal=self.journal,
@@ -165,32 +168,40 @@ class Rig:
         self.storage = StorageManager(
             local=self.local,
             tiers=self.tiers,
-            codec=self.codec,
             metrics=self.metrics,
             journal=self.journal,
             write_behind_chunks=self.write_behind_chunks,
             lease_ttl_s=self.lease_ttl_s,
             clock=self.clock,
         )
-        self.engine = CacheEngine(
-            storage=self.storage,
-            adapter=TensorAdapter(self.layout, CHUNK_TOKENS),
-            namespace=self.namespace,
+        self.format = ChunkFormat(self.codec, chunk_tokens=CHUNK_TOKENS, namespace=self.namespace, ranks=(0,))
+        self.loaders = WorkerPool("test-prefetch", 4)
+        self.access = LocalAccess(
+            self.storage,
+            self.format,
             is_healthy=lambda: self.healthy,
             journal=self.journal,
+            metrics=self.metrics,
+            loaders=self.loaders,
+        )
+        self.engine = CacheEngine(
+            self.access,
+            make_adapter=lambda chunk_tokens: TensorAdapter(self.layout, chunk_tokens),
             metrics=self.metrics,
             timeout_s=self.timeout_s,
         )
 
-    def namespace(self, salt_hash: str) -> KeyNamespace:
+    def namespace(self, rank: int = 0, salt_hash: str = "", variant_hash: str = "") -> KeyNamespace:
         return KeyNamespace(
             model_name="m",
             world_size=1,
-            rank=0,
+            rank=rank,
             dtype=self.layout.dtype,
             layout=self.layout.fingerprint,
             chunk_tokens=CHUNK_TOKENS,
             salt_hash=salt_hash,
+            variant_hash=variant_hash,
+            payload_bytes=self.codec.payload_bytes,
         )
 
     def sample(self, name: str, **labels: str) -> float:

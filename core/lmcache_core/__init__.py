@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 from lmcache_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from lmcache_core.app import CacheManager as CacheManager
+    from lmcache_core.app.connect import connect as connect
+    from lmcache_core.app.listen import listen as listen
+    from lmcache_core.app.manager import CacheManager as CacheManager
+    from lmcache_core.app.server import CacheServer as CacheServer
+    from lmcache_core.client.cache_client import CacheClient as CacheClient
+    from lmcache_core.contracts.cache import Cleared as Cleared
+    from lmcache_core.contracts.cache import KVAdapter as KVAdapter
+    from lmcache_core.contracts.cache import KVCache as KVCache
+    from lmcache_core.contracts.cache import PendingLookup as PendingLookup
     from lmcache_core.contracts.command import CommandSpec as CommandSpec
     from lmcache_core.contracts.command import UsageSinkSpec as UsageSinkSpec
     from lmcache_core.contracts.control import CacheView as CacheView
@@ -86,6 +94,14 @@ if TYPE_CHECKING:
     from lmcache_core.workers import WorkerPool as WorkerPool
 
 _HOME = {
+    "listen": "app.listen",
+    "connect": "app.connect",
+    "CacheClient": "client.cache_client",
+    "CacheServer": "app.server",
+    "PendingLookup": "contracts.cache",
+    "KVCache": "contracts.cache",
+    "KVAdapter": "contracts.cache",
+    "Cleared": "contracts.cache",
     "BackendContext": "contracts.storage",
     "BackendError": "errors",
     "BackendFullError": "errors",
@@ -93,7 +109,7 @@ _HOME = {
     "BackendReport": "contracts.report",
     "BackendUsage": "contracts.storage",
     "CacheLifespanMessage": "telemetry.messages",
-    "CacheManager": "app",
+    "CacheManager": "app.manager",
     "CacheView": "contracts.control",
     "CheckReport": "contracts.report",
     "CheckResult": "contracts.health",

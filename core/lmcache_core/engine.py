@@ -2,100 +2,77 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from lmcache_core.contracts.key import KeyNamespace, hash_salt
-from lmcache_core.events.journal import Journal
+from lmcache_core.access.chunk_access import ChunkAccess
+from lmcache_core.access.format import ChunkFormat
+from lmcache_core.access.pending import AsyncLookup, FinishedLookup
+from lmcache_core.contracts.cache import Cleared, KVAdapter, Mask, PendingLookup
 from lmcache_core.metrics.families import CacheMetrics
-from lmcache_core.storage.cleared import Cleared
-from lmcache_core.storage.manager import ChunkRun, StorageManager
-from lmcache_core.tokens.hashing import chunk_digests, token_array
+from lmcache_core.storage.run import ChunkRun
+from lmcache_core.tokens.hashing import token_array
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Mask: TypeAlias = "npt.NDArray[np.bool_]"
-
 _LEAST_WARNING_GAP_S = 10.0
-
-_NAMESPACES_KEPT = 10_000
-"""Tenants whose namespace is remembered; one more is derived anew at each call."""
-
-
-class KVAdapter(Protocol):
-    """Moves KV between an engine's tensors and block bytes; `adapters` has them."""
-
-    def check(self, kv: Any, tokens: int) -> None:
-        """Refuse a tensor that is not this layout's KV of so many tokens.
-
-        Raises:
-            LayoutError: Says what was expected and what came.
-        """
-
-    def gather(self, kv: Any, starts: Sequence[int], outs: Sequence[memoryview]) -> None:
-        """Copy the chunks that begin at these tokens into payloads; complete when it returns."""
-
-    def scatter(self, payload: memoryview, kv: Any, start: int) -> None:
-        """Copy one chunk's payload into the tensor from a token on; complete when it returns."""
 
 
 class CacheEngine:
-    """The cache as an inference engine sees it. Safe from several threads.
+    """The cache as an inference engine sees it; a `KVCache`. Safe from several threads.
 
     No method raises an `Exception`: what goes wrong is a miss or a no-op with a sentence in the log
     and a count in ``lmcache:request_errors`` or ``lmcache:degraded_requests``.
 
     Args:
-        storage: All tiers.
-        adapter: For the tensors of the engine.
-        namespace: Makes the key namespace of a tenant from its salt's hash.
-        is_healthy: The gate; must cost no more than a method call.
-        journal: Where events go.
-        metrics: Families to count in.
+        access: Where the chunks are.
+        make_adapter: Makes the adapter for the engine's tensors, given the tokens in a chunk.
+        metrics: Families to count errors in.
         timeout_s: Longest a lookup or retrieve may take, ``blocking_timeout_secs``.
     """
 
     def __init__(
         self,
+        access: ChunkAccess,
         *,
-        storage: StorageManager,
-        adapter: KVAdapter,
-        namespace: Callable[[str], KeyNamespace],
-        is_healthy: Callable[[], bool],
-        journal: Journal,
+        make_adapter: Callable[[int], KVAdapter],
         metrics: CacheMetrics,
         timeout_s: float,
     ) -> None:
-        self._storage = storage
-        self._adapter = adapter
-        self._make_namespace = namespace
-        self._namespaces = {"": namespace("")}
-        self.is_healthy = is_healthy
-        self._journal = journal
+        self._access = access
+        self._make_adapter = make_adapter
+        self.is_healthy = access.is_healthy
         self._metrics = metrics
         self._timeout_s = timeout_s
-        self._chunk_tokens = self._namespaces[""].chunk_tokens
+        self._adapters: dict[int, KVAdapter] = {}
+        if access.format is not None:  # a tensor library that is not installed is said at start-up
+            self._adapter(access.format.chunk_tokens)
         self._warn_lock = threading.Lock()
         self._warn_after: dict[str, float] = {}
 
+    @property
+    def chunk_tokens(self) -> int:
+        """Tokens in a chunk; 0 while that is not known."""
+        chunk_format = self._access.format
+        return 0 if chunk_format is None else chunk_format.chunk_tokens
+
     # -- the face -------------------------------------------------------------
 
-    def store(self, tokens: Any, kv: Any, *, salt: str = "", request_id: str = "") -> int:
+    def store(self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
         """Keep the KV of all full chunks of a sequence that are not kept yet.
 
         Args:
             tokens: Whole numbers, ``[n]``.
-            kv: ``[2, layers, n, heads * head_size]``, or ``[1, ...]`` for MLA.
+            kv: ``[2, layers, n, heads * head_size]``, or ``[1, ...]`` for MLA; or what the adapter takes.
             salt: The tenant's; chunks of different salts never meet.
+            variant: Any further identity of the KV, such as a LoRA adapter's name.
             request_id: For events.
 
         Returns:
@@ -104,11 +81,11 @@ class CacheEngine:
         if not self.is_healthy():
             return self._degraded("store", 0)
         try:
-            return self._store(tokens, kv, salt, request_id)
+            return self._store(tokens, kv, salt=salt, variant=variant, request_id=request_id)
         except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
             return self._refused("store", error, 0)
 
-    def lookup(self, tokens: Any, *, salt: str = "", request_id: str = "") -> int:
+    def lookup(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
         """Count the leading tokens that a retrieve will deliver, and hold them for it.
 
         A lookup that no `retrieve` or `release` of the same tokens follows is let go after
@@ -120,11 +97,32 @@ class CacheEngine:
         if not self.is_healthy():
             return self._degraded("lookup", 0)
         try:
-            return self._lookup(tokens, salt, request_id)
+            runs, chunk_tokens = self._runs(tokens, salt, variant)
+            deadline = time.monotonic() + self._timeout_s
+            found = self._access.lookup(runs, request_id, requested_tokens=len(tokens), deadline=deadline)
+            return found.chunks * chunk_tokens
         except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
             return self._refused("lookup", error, 0)
 
-    def retrieve(self, tokens: Any, out: Any, *, salt: str = "", request_id: str = "") -> Mask:
+    def lookup_async(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> PendingLookup:
+        """Begin a lookup that also loads into memory what further tiers have.
+
+        Returns:
+            Ask it, or wait for it; it gives 0 where `lookup` would.
+        """
+        if not self.is_healthy():
+            return FinishedLookup(self._degraded("lookup", 0))
+        try:
+            runs, chunk_tokens = self._runs(tokens, salt, variant)
+            deadline = time.monotonic() + self._timeout_s
+            pending = self._access.prefetch(runs, request_id, requested_tokens=len(tokens), deadline=deadline)
+        except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
+            return FinishedLookup(self._refused("lookup", error, 0))
+        return AsyncLookup(pending, chunk_tokens, deadline, lambda error: self._refused("lookup", error, 0))
+
+    def retrieve(
+        self, tokens: Any, out: Any, *, salt: str = "", variant: str = "", request_id: str = "", skip_tokens: int = 0
+    ) -> Mask:
         """Fill the KV of the leading tokens that are kept.
 
         Args:
@@ -132,91 +130,102 @@ class CacheEngine:
             out: Like `store`'s ``kv``; written where the mask is True and, after an error inside a
                 copy, possibly in the one chunk behind.
             salt: The tenant's.
+            variant: As for `store`.
             request_id: The lookup's, if that had one.
+            skip_tokens: Leading tokens whose KV the caller has; whole chunks of them are neither
+                loaded nor copied, and are True in the mask.
 
         Returns:
             ``bool [n]``: True for a prefix, False behind it. All False when unhealthy.
         """
         if not self.is_healthy():
             return self._degraded("retrieve", _no_tokens(tokens))
-        delivered: list[int] = []
+        delivered = _Delivery()
         try:
-            self._retrieve(tokens, out, salt, request_id, delivered)
+            self._retrieve(
+                tokens, out, delivered, salt=salt, variant=variant, request_id=request_id, skip_tokens=skip_tokens
+            )
         except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
             self._refused("retrieve", error, None)
         mask = _no_tokens(tokens)
-        mask[: len(delivered) * self._chunk_tokens] = True
+        mask[: delivered.tokens] = True
         return mask
 
-    def release(self, tokens: Any, *, salt: str = "", request_id: str = "") -> bool:
+    def release(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> bool:
         """Give up a lookup that no retrieve will follow; False if there is none. Works unhealthy too."""
         try:
-            run = self._run(tokens, salt)
-            return self._storage.release(_request(run, request_id))
+            return self._access.release(self._runs(tokens, salt, variant)[0], request_id)
         except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
             return self._refused("release", error, False)  # noqa: FBT003 - the answer itself
 
     def clear(self) -> list[Cleared]:
         """Drop every chunk of the tiers that are this instance's own; say what happened to each tier."""
         try:
-            return self._storage.clear()
+            return self._access.clear()
         except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
             return self._refused("clear", error, [])
 
     # -- inside ---------------------------------------------------------------
 
-    def _store(self, tokens: Any, kv: Any, salt: str, request_id: str) -> int:
-        run = self._run(tokens, salt)
-        self._adapter.check(kv, len(tokens))
-        places, blocks = self._storage.make_room(run)
-        kept_tokens = len(places) * self._chunk_tokens
+    def _store(self, tokens: Any, kv: Any, *, salt: str, variant: str, request_id: str) -> int:
+        chunk_format = self._known_format()
+        run = chunk_format.run(token_array(tokens), salt, variant)
+        adapter = self._adapter(chunk_format.chunk_tokens)
+        adapter.check(kv, len(tokens))
+        deadline = time.monotonic() + self._timeout_s
+        reservation = self._access.reserve(run, request_id, deadline=deadline)
         try:
-            payloads = [self._storage.codec.payload(block.view) for block in blocks]
-            self._adapter.gather(kv, [place * self._chunk_tokens for place in places], payloads)
+            starts = [place * chunk_format.chunk_tokens for place in reservation.places]
+            adapter.gather(kv, starts, reservation.payloads)
         except BaseException:
-            self._storage.local.arena.release(blocks)
+            self._access.abandon(reservation)
             raise
-        self._storage.keep(run, places, blocks)
-        self._metrics.stored_tokens.inc(kept_tokens)
-        self._journal.stored(run.namespace, len(places), request_id)
-        return kept_tokens
+        return self._access.commit(reservation, request_id, deadline=deadline) * chunk_format.chunk_tokens
 
-    def _lookup(self, tokens: Any, salt: str, request_id: str) -> int:
+    def _retrieve(
+        self,
+        tokens: Any,
+        out: Any,
+        delivered: _Delivery,
+        *,
+        salt: str,
+        variant: str,
+        request_id: str,
+        skip_tokens: int,
+    ) -> None:
         deadline = time.monotonic() + self._timeout_s
-        run = self._run(tokens, salt)
-        found = self._storage.lookup(run, _request(run, request_id), deadline=deadline)
-        hit_tokens = found.chunks * self._chunk_tokens
-        self._metrics.requested_tokens.inc(len(tokens))
-        self._metrics.hit_tokens.inc(hit_tokens)
-        self._journal.looked_up(
-            run.namespace,
-            run.digests,
-            requested_tokens=len(tokens),
-            l1_chunks=found.l1_chunks,
-            found_chunks=found.chunks,
-            request_id=request_id,
-        )
-        return hit_tokens
+        chunk_format = self._known_format()
+        step = chunk_format.chunk_tokens
+        run = chunk_format.run(token_array(tokens), salt, variant)
+        adapter = self._adapter(step)
+        adapter.check(out, len(tokens))
+        skip_chunks = min(max(0, skip_tokens) // step, len(run.digests))
+        with self._access.fetch(run, request_id, skip_chunks=skip_chunks, deadline=deadline) as chunks:
+            place = skip_chunks
+            try:
+                for payload in chunks:
+                    adapter.scatter(payload, out, place * step)
+                    place += 1
+            finally:
+                adapter.finish(out)
+                chunks.delivered_chunks = place - skip_chunks
+                delivered.tokens = place * step
 
-    def _retrieve(self, tokens: Any, out: Any, salt: str, request_id: str, delivered: list[int]) -> None:
-        deadline = time.monotonic() + self._timeout_s
-        run = self._run(tokens, salt)
-        self._adapter.check(out, len(tokens))
-        payload = self._storage.codec.payload
-        with closing(self._storage.fetch(run, _request(run, request_id), deadline=deadline)) as blocks:
-            for place, block in enumerate(blocks):
-                self._adapter.scatter(payload(block.view), out, place * self._chunk_tokens)
-                delivered.append(place)
-        self._metrics.retrieved_tokens.inc(len(delivered) * self._chunk_tokens)
-        self._journal.retrieved(run.namespace, len(delivered), request_id)
+    def _runs(self, tokens: Any, salt: str, variant: str) -> tuple[list[ChunkRun], int]:
+        chunk_format = self._known_format()
+        return chunk_format.runs(token_array(tokens), salt, variant), chunk_format.chunk_tokens
 
-    def _run(self, tokens: Any, salt: str) -> ChunkRun:
-        namespace = self._namespaces.get(hash_salt(salt))
-        if namespace is None:
-            namespace = self._make_namespace(hash_salt(salt))
-            if len(self._namespaces) < _NAMESPACES_KEPT:
-                self._namespaces[namespace.salt_hash] = namespace
-        return ChunkRun(namespace, chunk_digests(token_array(tokens), self._chunk_tokens, namespace.seed))
+    def _known_format(self) -> ChunkFormat:
+        chunk_format = self._access.format
+        if chunk_format is None:
+            raise ValueError("no cache server has been reached yet")
+        return chunk_format
+
+    def _adapter(self, chunk_tokens: int) -> KVAdapter:
+        adapter = self._adapters.get(chunk_tokens)
+        if adapter is None:
+            adapter = self._adapters[chunk_tokens] = self._make_adapter(chunk_tokens)
+        return adapter
 
     def _degraded(self, operation: str, answer: T) -> T:
         self._metrics.degraded_requests.labels(operation).inc()
@@ -239,11 +248,9 @@ class CacheEngine:
         log.warning(f"{text} (at most one such line in 10 s)", *arguments, exc_info=error)  # noqa: G004 - constant text
 
 
-def _request(run: ChunkRun, request_id: str) -> bytes:
-    """Identity that ties a retrieve to its lookup: the caller's, or the chain's end."""
-    if request_id:
-        return hashlib.sha256(run.namespace.seed + request_id.encode()).digest()
-    return run.digests[-1] if run.digests else run.namespace.seed
+@dataclass
+class _Delivery:
+    tokens: int = 0
 
 
 def _no_tokens(tokens: Any) -> Mask:

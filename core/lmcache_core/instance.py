@@ -6,9 +6,10 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lmcache_core.access.format import ChunkFormat
 from lmcache_core.config.model import CoreConfig
-from lmcache_core.contracts.key import KeyNamespace
 from lmcache_core.contracts.layout import KVLayout
+from lmcache_core.tokens.hashing import nearest_chunk_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class Instance:
         model_type: As the model's own configuration names its kind; ``""`` for not said.
         world_size: Ranks that split the KV.
         rank: Which of them this is.
-        chunk_tokens: Tokens in one chunk.
+        chunk_tokens: Tokens in one chunk; whole blocks of the engine.
     """
 
     instance_id: str
@@ -43,6 +44,7 @@ class Instance:
         world_size: int,
         rank: int,
         model_type: str,
+        block_tokens: int = 1,
     ) -> Instance:
         """Join what the engine says with what is configured; an id that is not configured is made up."""
         return cls(
@@ -52,7 +54,7 @@ class Instance:
             model_type=model_type,
             world_size=world_size,
             rank=rank,
-            chunk_tokens=values.chunk_size,
+            chunk_tokens=nearest_chunk_tokens(values.chunk_size, block_tokens),
         )
 
     @property
@@ -70,14 +72,12 @@ class Instance:
             "role": "worker",
         }
 
-    def namespace(self, salt_hash: str) -> KeyNamespace:
-        """Give the key namespace of a tenant."""
-        return KeyNamespace(
+    def format(self) -> ChunkFormat:
+        """Say how its chunks are cut, named and framed."""
+        return ChunkFormat.of(
+            self.layout,
             model_name=self.model_name,
             world_size=self.world_size,
-            rank=self.rank,
-            dtype=self.layout.dtype,
-            layout=self.layout.fingerprint,
+            ranks=(self.rank,),
             chunk_tokens=self.chunk_tokens,
-            salt_hash=salt_hash,
         )

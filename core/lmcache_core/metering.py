@@ -1,4 +1,4 @@
-"""Builds the usage telemetry of an in-process cache, from what it may read of the cache."""
+"""Builds the usage telemetry of a cache, from what it may read of the cache."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client import CollectorRegistry
 
 from lmcache_core.contracts.event import EventSubscriber
+from lmcache_core.contracts.message import UsageMessage
 from lmcache_core.contracts.metric import TelemetryContext
 from lmcache_core.events.bus import EventBus
-from lmcache_core.instance import Instance
 from lmcache_core.loading import Loaded
 from lmcache_core.storage.manager import StorageManager
-from lmcache_core.telemetry.engine_message import engine_message
 from lmcache_core.telemetry.machine import describe_machine
 from lmcache_core.telemetry.probes import StoreUsage, memory_probe, stores_probe
 from lmcache_core.telemetry.start import Telemetry
@@ -24,7 +23,7 @@ def build_telemetry(
     loaded: Loaded,
     *,
     storage: StorageManager,
-    instance: Instance,
+    describe: Callable[[], UsageMessage],
     bus: EventBus,
     threads: PeriodicThreadRegistry,
     context: TelemetryContext,
@@ -37,7 +36,7 @@ def build_telemetry(
     Args:
         loaded: Plugins and configuration.
         storage: Read when an interval ends.
-        instance: Who the cache is.
+        describe: Makes the message that says how the cache is set up.
         bus: Where events come from.
         threads: Of the cache instance.
         context: What specs may need to know.
@@ -63,13 +62,7 @@ def build_telemetry(
         sources=sources,
         first_messages=[
             lambda: describe_machine(os.environ),
-            lambda: engine_message(
-                configuration.values,
-                instance.layout,
-                model_name=instance.model_name,
-                world_size=instance.world_size,
-                rank=instance.rank,
-            ),
+            describe,
         ],
         on_hook_error=on_hook_error,
     )

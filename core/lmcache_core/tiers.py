@@ -28,7 +28,6 @@ class _TierPlan:
 def build_tiers(
     loaded: Loaded,
     *,
-    frame_bytes: int,
     metrics: CacheMetrics,
     journal: Journal,
     on_failure: Callable[[], None],
@@ -38,7 +37,6 @@ def build_tiers(
 
     Args:
         loaded: Plugins and configuration.
-        frame_bytes: Length of every chunk's frame.
         metrics: Families to count in.
         journal: Where events go.
         on_failure: Told after each failure of live traffic.
@@ -57,7 +55,6 @@ def build_tiers(
         spec = loaded.registry.backends()[plan.url.scheme].value
         context = BackendContext(
             name=plan.name,
-            frame_bytes=frame_bytes,
             capacity_bytes=plan.capacity_bytes,
             connections=values.backend_connections,
         )

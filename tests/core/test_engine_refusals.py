@@ -73,7 +73,7 @@ def test_wrong_out_tensor_is_all_false(make_rig: MakeRig) -> None:
 
 def test_copy_that_fails_half_way_leaves_nothing_behind(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = make_rig(stores=[])
-    monkeypatch.setattr(rig.engine._adapter, "gather", refuse_copy)
+    monkeypatch.setattr(rig.engine._adapter(CHUNK_TOKENS), "gather", refuse_copy)
 
     assert rig.engine.store(TOKENS, some_kv(10)) == 0
     assert rig.arena.used_bytes == 0
@@ -88,14 +88,14 @@ def test_scatter_that_fails_gives_the_prefix_before_it(make_rig: MakeRig, monkey
     rig = make_rig()
     rig.engine.store(TOKENS[:8], some_kv(8))
     forget_local(rig)
-    scatter = rig.engine._adapter.scatter
+    scatter = rig.engine._adapter(CHUNK_TOKENS).scatter
 
     def fail_at_4(payload: memoryview, kv: torch.Tensor, start: int) -> None:
         if start == CHUNK_TOKENS:
             raise RuntimeError("cuda error")
         scatter(payload, kv, start)
 
-    monkeypatch.setattr(rig.engine._adapter, "scatter", fail_at_4)
+    monkeypatch.setattr(rig.engine._adapter(CHUNK_TOKENS), "scatter", fail_at_4)
 
     assert retrieved(rig, TOKENS[:8])[0] == [True] * 4 + [False] * 4
     assert until(lambda: rig.arena.used_bytes == 0 or rig.local.chunks > 0)

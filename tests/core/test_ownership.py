@@ -1,14 +1,20 @@
-"""Exact ownership under any sequence of calls: at rest no pin, and free + used = total."""
+"""Exact ownership under any sequence of calls: at rest no pin, no claim, and free + used = total."""
 
 from __future__ import annotations
+
+import time
 
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.memory_store import CHUNK_TOKENS, LAYOUT, Rig, refuse
 
 from lmcache_core import BackendError, LoadResult
+from lmcache_core.access.chunk_access import Reservation
+from lmcache_core.adapters.tensors import TensorAdapter
+from lmcache_core.contracts.cache import PendingLookup
+from lmcache_core.tokens.hashing import token_array
 
 PROMPTS = st.integers(0, 3)
 LENGTHS = st.integers(0, 5).map(lambda chunks: chunks * CHUNK_TOKENS)
@@ -26,12 +32,15 @@ def kv_of(tokens: list[int]) -> torch.Tensor:
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Random {store, lookup, retrieve, cancel, error, evict, clear} against a small arena and one store."""
+    """Random {store, lookup, prefetch, retrieve, skip, cancel, abandon, error, evict, clear} against a small arena and one store."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0
         self.faulty = False
+        self.pending: list[PendingLookup] = []
+        self.reservations: list[tuple[Reservation, list[int]]] = []
+        self.filling: set[bytes] = set()
         self.rig = Rig(chunks=6, clock=lambda: self.now_s, lease_ttl_s=10.0, write_behind_chunks=3)
 
     @rule(number=PROMPTS, tokens=LENGTHS)
@@ -47,11 +56,61 @@ class EngineMachine(RuleBasedStateMachine):
     def lookup_then_retrieve(self, number: int, tokens: int) -> None:
         ids = prompt(number, tokens)
         self.rig.storage.flush()
-        nothing_else_leased = self.rig.storage.promises == 0
+        nothing_else_leased = self.rig.storage.promises == 0 and not self.reservations
         promised = self.rig.engine.lookup(ids)
         delivered = self._retrieve(ids)
         if nothing_else_leased and not self.faulty:
             assert delivered == promised
+
+    @rule(number=PROMPTS, tokens=LENGTHS)
+    def prefetch(self, number: int, tokens: int) -> None:
+        pending = self.rig.engine.lookup_async(prompt(number, tokens))
+        assert pending.result() <= tokens
+        self.pending.append(pending)
+
+    @rule(number=PROMPTS, tokens=LENGTHS)
+    def prefetch_then_retrieve(self, number: int, tokens: int) -> None:
+        ids = prompt(number, tokens)
+        request_id = f"{number} {tokens} {len(self.pending)}"
+        promised = self.rig.engine.lookup_async(ids, request_id=request_id).result()
+        assert self._retrieve(ids, request_id=request_id) >= promised
+
+    @rule(number=PROMPTS, tokens=LENGTHS)
+    def prefetch_and_think_better_of_it(self, number: int, tokens: int) -> None:
+        self.rig.engine.lookup_async(prompt(number, tokens)).cancel()
+
+    @precondition(lambda self: self.pending)
+    @rule()
+    def cancel_a_prefetch(self) -> None:
+        self.pending.pop(0).cancel()
+
+    @rule(number=PROMPTS, tokens=LENGTHS, skip_tokens=LENGTHS, request_id=st.sampled_from(["", "same"]))
+    def retrieve_the_rest(self, number: int, tokens: int, skip_tokens: int, request_id: str) -> None:
+        self._retrieve(prompt(number, tokens), skip_tokens=skip_tokens, request_id=request_id)
+
+    @rule(number=PROMPTS, tokens=LENGTHS)
+    def lookup_under_a_name_used_for_all(self, number: int, tokens: int) -> None:
+        self.rig.engine.lookup(prompt(number, tokens), request_id="same")
+
+    @rule(number=PROMPTS, tokens=LENGTHS)
+    def begin_to_fill(self, number: int, tokens: int) -> None:
+        run = self.rig.format.run(token_array(prompt(number, tokens)), "", "")
+        reservation = self.rig.access.reserve(run, "", deadline=time.monotonic() + 5.0)
+        assert not self.filling & {run.digests[place] for place in reservation.places}
+        self.filling |= {run.digests[place] for place in reservation.places}
+        self.reservations.append((reservation, prompt(number, tokens)))
+
+    @precondition(lambda self: self.reservations)
+    @rule(fill=st.booleans())
+    def end_to_fill(self, fill: bool) -> None:
+        reservation, ids = self.reservations.pop(0)
+        self.filling -= {reservation.run.digests[place] for place in reservation.places}
+        if not fill:
+            self.rig.access.abandon(reservation)
+            return
+        starts = [place * CHUNK_TOKENS for place in reservation.places]
+        TensorAdapter(LAYOUT, CHUNK_TOKENS).gather(kv_of(ids), starts, reservation.payloads)
+        self.rig.access.commit(reservation, "", deadline=time.monotonic() + 5.0)
 
     @rule(number=PROMPTS, tokens=LENGTHS)
     def retrieve(self, number: int, tokens: int) -> None:
@@ -99,14 +158,15 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def evict(self) -> None:
-        self.rig.local.arena.release(self.rig.local.reserve(6))
+        self.rig.local.arena.release(self.rig.local.reserve(6, self.rig.codec.frame_bytes))
 
-    def _retrieve(self, ids: list[int]) -> int:
+    def _retrieve(self, ids: list[int], *, skip_tokens: int = 0, request_id: str = "") -> int:
         out = torch.full(LAYOUT.kv_shape(len(ids)), -1.0)
-        mask = self.rig.engine.retrieve(ids, out)
-        delivered = int(mask.sum())
+        mask = self.rig.engine.retrieve(ids, out, skip_tokens=skip_tokens, request_id=request_id)
+        delivered, skipped = int(mask.sum()), min(skip_tokens, len(ids))
         assert mask[:delivered].all()
-        assert torch.equal(out[:, :, :delivered], kv_of(ids)[:, :, :delivered])
+        assert torch.equal(out[:, :, skipped:delivered], kv_of(ids)[:, :, skipped:delivered])
+        assert (out[:, :, :skipped] == -1.0).all()
         assert (out[:, :, delivered:] == -1.0).all()
         return delivered
 
@@ -115,9 +175,16 @@ class EngineMachine(RuleBasedStateMachine):
         arena = self.rig.arena
         assert arena.used_bytes + arena.free_bytes == arena.capacity_bytes
 
+    @invariant()
+    def claims_are_exact(self) -> None:
+        assert self.rig.storage.claims == len(self.filling)
+
     def teardown(self) -> None:
         self.mend()
+        while self.reservations:
+            self.end_to_fill(False)
         self.rig.close()
+        assert self.rig.storage.claims == 0
         assert self.rig.storage.promises == 0
         assert self.rig.arena.blocks == self.rig.local.chunks
         self.rig.local.clear()

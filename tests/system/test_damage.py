@@ -12,6 +12,7 @@ import torch
 from tests.redis_server import RedisServer
 
 from lmcache_core import CacheManager, KVLayout
+from lmcache_core.tokens.hashing import token_array
 
 LAYOUT = KVLayout(num_layers=2, num_kv_heads=2, head_size=8, dtype="float32")
 CHUNK_TOKENS = 16
@@ -93,7 +94,7 @@ def test_damaged_file_ends_the_prefix(damage: Callable[[bytes], bytes], tmp_path
     url = f"file://{tmp_path}/kv"
     kv = fill(url)
     with cache_over(url) as cache:
-        digest = cache.engine._run(TOKENS, "").digests[1].hex()
+        digest = cache.access.format.run(token_array(TOKENS), "", "").digests[1].hex()
         (second,) = [file for file in chunk_files(tmp_path / "kv") if file.stem == digest]
         second.write_bytes(damage(second.read_bytes()))
         assert_prefix_alone(cache, kv)

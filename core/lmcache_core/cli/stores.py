@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import wait
 
 from lmcache_core.cli.finding import Finding, fail, ok, warn
-from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.config.model import ExtraConfig
 from lmcache_core.contracts.control import LocalUsage, ThreadReport, WriteBehindUsage
 from lmcache_core.contracts.health import HealthCheck
-from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.errors import BackendError, ConfigError, LMCacheError
 from lmcache_core.events.bus import EventBus
@@ -27,9 +25,6 @@ from lmcache_core.threads import describe_error
 from lmcache_core.tiers import build_tiers
 from lmcache_core.workers import WorkerPool
 
-_SMALL = KVLayout(num_layers=1, num_kv_heads=1, head_size=64, dtype="float32")
-"""Any layout will do: probes bring their own bytes."""
-
 
 class Trial:
     """The tiers of a configuration without an engine; the `CacheView` that checks are made from.
@@ -41,17 +36,13 @@ class Trial:
     def __init__(self, loaded: Loaded) -> None:
         self._values = loaded.configuration.values
         metrics = CacheMetrics()
-        codec = FrameCodec(_SMALL, 1)
-        journal = Journal(EventBus(metrics), chunk_tokens=1, chunk_bytes=codec.payload_bytes)
+        journal = Journal(EventBus(metrics))
         self.tiers: Sequence[GuardedTier] = build_tiers(
-            loaded, frame_bytes=codec.frame_bytes, metrics=metrics, journal=journal, on_failure=lambda: None
+            loaded, metrics=metrics, journal=journal, on_failure=lambda: None
         )
         self.storage = StorageManager(
-            local=LocalCPUBackend(
-                Arena(ALIGNMENT_BYTES), frame_bytes=codec.frame_bytes, use_hot=False, metrics=metrics, journal=journal
-            ),
+            local=LocalCPUBackend(Arena(ALIGNMENT_BYTES), use_hot=False, metrics=metrics, journal=journal),
             tiers=self.tiers,
-            codec=codec,
             metrics=metrics,
             journal=journal,
             write_behind_chunks=1,

@@ -20,10 +20,10 @@ import struct
 
 import xxhash
 
+from lmcache_core.contracts.key import FRAME_HEADER_BYTES
 from lmcache_core.contracts.layout import KVLayout
 
-HEADER_BYTES = 128
-"""The payload starts at a multiple of 64 bytes, as vector instructions like it."""
+HEADER_BYTES = FRAME_HEADER_BYTES
 
 MAGIC = b"LMCFRAME"
 VERSION = 1

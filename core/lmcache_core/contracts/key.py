@@ -6,11 +6,14 @@ import hashlib
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
+FRAME_HEADER_BYTES = 128
+"""What precedes a chunk's KV in its frame; a multiple of 64, as vector instructions like it."""
+
 _MODEL_NAME_LIMIT = 80  # file systems allow 255 bytes for the whole folder name
 
 
 def hash_salt(salt: str) -> str:
-    """Turn a tenant's salt into what may be stored: ``""`` for none, else 32 hex digits.
+    """Turn a tenant's salt, or a variant, into what may be stored: ``""`` for none, else 32 hex digits.
 
     The raw salt is a secret of the tenant; it is never written, logged or sent.
     """
@@ -29,6 +32,8 @@ class KeyNamespace:
         layout: `KVLayout.fingerprint`, so that another shape can never match.
         chunk_tokens: Tokens in one chunk.
         salt_hash: From `hash_salt`; ``""`` for no tenant.
+        variant_hash: Likewise of any further identity, such as a LoRA adapter's name; ``""`` for none.
+        payload_bytes: KV of one chunk, which the other values imply; not part of the identity.
     """
 
     model_name: str
@@ -38,10 +43,17 @@ class KeyNamespace:
     layout: str
     chunk_tokens: int
     salt_hash: str = ""
+    variant_hash: str = ""
+    payload_bytes: int = field(default=0, compare=False)
     name: str = field(init=False)
     """One path component, unique to the namespace; ASCII, no slash, under 200 characters."""
     seed: bytes = field(init=False)
     """32 bytes that start the hash chain; digests of two namespaces never coincide."""
+
+    @property
+    def frame_bytes(self) -> int:
+        """Length of each of its chunks as they travel to a store."""
+        return FRAME_HEADER_BYTES + self.payload_bytes
 
     def __post_init__(self) -> None:
         """Derive `name` and `seed` once; both are asked for on every key."""
@@ -53,6 +65,7 @@ class KeyNamespace:
             self.layout,
             str(self.chunk_tokens),
             self.salt_hash,
+            *([self.variant_hash] if self.variant_hash else []),
         )
         # Length-prefixed: ("ab", "c") and ("a", "bc") must differ.
         identity = b"".join(len(raw).to_bytes(4, "little") + raw for raw in (p.encode() for p in parts))

@@ -40,6 +40,8 @@ class KVLayout:
         dtype: One of `DTYPE_BYTES`.
         use_mla: One latent vector a layer instead of K and V.
         groups: Empty for a plain model; else every group the engine has.
+        format: How the engine arranges the bytes of a block, where that is not the plain tensor's order;
+            layouts of different formats never share a chunk.
 
     Raises:
         LayoutError: Names the group or value that cannot be cached correctly, and why.
@@ -51,6 +53,7 @@ class KVLayout:
     dtype: str
     use_mla: bool = False
     groups: tuple[KVGroup, ...] = ()
+    format: str = ""
 
     def __post_init__(self) -> None:
         """Refuse at registration, never garble later."""
@@ -108,7 +111,8 @@ class KVLayout:
     @property
     def fingerprint(self) -> str:
         """16 hex digits, different for every shape; part of each key."""
-        shape = (self.num_layers, self.num_kv_heads, self.head_size, self.dtype, self.use_mla)
+        shape: tuple[object, ...] = (self.num_layers, self.num_kv_heads, self.head_size, self.dtype, self.use_mla)
+        shape += (self.format,) if self.format else ()
         return hashlib.sha256(repr(shape).encode()).hexdigest()[:16]
 
     def kv_shape(self, tokens: int) -> tuple[int, int, int, int]:

@@ -142,13 +142,11 @@ class BackendContext:
 
     Attributes:
         name: The tier's name, such as ``RemoteBackend``; for messages.
-        frame_bytes: Length of every chunk's frame.
         capacity_bytes: Most bytes to keep, 0 for no bound.
         connections: Calls the guard makes at once, at least 1.
     """
 
     name: str
-    frame_bytes: int
     capacity_bytes: int = 0
     connections: int = 4
 

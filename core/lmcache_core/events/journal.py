@@ -19,14 +19,10 @@ class Journal:
 
     Args:
         bus: Where events go.
-        chunk_tokens: Tokens in one chunk.
-        chunk_bytes: KV bytes of one chunk.
     """
 
-    def __init__(self, bus: EventBus, *, chunk_tokens: int, chunk_bytes: int) -> None:
+    def __init__(self, bus: EventBus) -> None:
         self._bus = bus
-        self._chunk_tokens = chunk_tokens
-        self._chunk_bytes = chunk_bytes
 
     # -- requests ---------------------------------------------------------------
 
@@ -35,7 +31,7 @@ class Journal:
         if self._bus.has_subscribers(EventType.MP_STORE_END):
             self._tell(
                 EventType.MP_STORE_END,
-                {"stored_count": chunks, **self._amount(chunks), **_whose(namespace)},
+                {"stored_count": chunks, **_amount(namespace, chunks), **_whose(namespace)},
                 request_id,
             )
 
@@ -44,7 +40,7 @@ class Journal:
         if self._bus.has_subscribers(EventType.MP_RETRIEVE_END):
             self._tell(
                 EventType.MP_RETRIEVE_END,
-                {"retrieved_count": chunks, **self._amount(chunks), **_whose(namespace)},
+                {"retrieved_count": chunks, **_amount(namespace, chunks), **_whose(namespace)},
                 request_id,
             )
 
@@ -65,7 +61,7 @@ class Journal:
                 {
                     "request_id": request_id,
                     "chunk_hashes": tuple(digests),
-                    "chunk_size": self._chunk_tokens,
+                    "chunk_size": namespace.chunk_tokens,
                     "seq_len": requested_tokens,
                     "found_count": found_chunks,
                     **_whose(namespace),
@@ -78,9 +74,9 @@ class Journal:
                 {
                     "found_count": found_chunks,
                     "requested_tokens": requested_tokens,
-                    "hit_tokens": found_chunks * self._chunk_tokens,
-                    "l1_hit_tokens": l1_chunks * self._chunk_tokens,
-                    "l2_hit_tokens": (found_chunks - l1_chunks) * self._chunk_tokens,
+                    "hit_tokens": found_chunks * namespace.chunk_tokens,
+                    "l1_hit_tokens": l1_chunks * namespace.chunk_tokens,
+                    "l2_hit_tokens": (found_chunks - l1_chunks) * namespace.chunk_tokens,
                     "l1_hit_keys": l1_chunks,
                     "l2_hit_keys": found_chunks - l1_chunks,
                     "early_exit_reason": "" if digests else "empty_chunk_hashes",
@@ -92,7 +88,7 @@ class Journal:
     def registered(self, namespace: KeyNamespace, layout: KVLayout, model_type: str) -> None:
         """An engine said what its KV looks like."""
         if self._bus.has_subscribers(EventType.MP_KV_REGISTERED):
-            shape = "x".join(str(size) for size in layout.kv_shape(self._chunk_tokens))
+            shape = "x".join(str(size) for size in layout.kv_shape(namespace.chunk_tokens))
             self._tell(
                 EventType.MP_KV_REGISTERED,
                 {
@@ -124,25 +120,25 @@ class Journal:
         if self._bus.has_subscribers(EventType.L2_KEYS_EVICTED):
             self._tell(EventType.L2_KEYS_EVICTED, {"l2_name": kind, "key_count": chunks})
 
-    def l2_stored(self, kind: str, *, succeeded: int, failed: int) -> None:
+    def l2_stored(self, kind: str, *, succeeded: int, failed: int, total_bytes: int) -> None:
         """A batch was written behind, or lost."""
         if self._bus.has_subscribers(EventType.L2_STORE_COMPLETED):
             self._tell(
                 EventType.L2_STORE_COMPLETED,
                 {
                     "l2_name": kind,
-                    "bytes_transferred": succeeded * self._chunk_bytes,
+                    "bytes_transferred": total_bytes,
                     "succeeded_count": succeeded,
                     "failed_count": failed,
                 },
             )
 
-    def l2_load_submitted(self, kind: str, chunks: int) -> None:
-        """Chunks were asked for."""
+    def l2_load_submitted(self, kind: str, chunks: int, total_bytes: int) -> None:
+        """Chunks were asked for, so many bytes of KV."""
         if self._bus.has_subscribers(EventType.L2_LOAD_TASK_SUBMITTED):
             self._tell(
                 EventType.L2_LOAD_TASK_SUBMITTED,
-                {"l2_name": kind, "key_count": chunks, "total_bytes": chunks * self._chunk_bytes},
+                {"l2_name": kind, "key_count": chunks, "total_bytes": total_bytes},
             )
 
     def l2_load_completed(self, kind: str, *, asked: int, delivered: int, reason: str) -> None:
@@ -167,11 +163,14 @@ class Journal:
         if self._bus.has_subscribers(EventType.TIMEOUT_RAISED):
             self._tell(EventType.TIMEOUT_RAISED, {"message": message, "exception_type": exception_type})
 
-    def _amount(self, chunks: int) -> dict[str, int]:
-        return {"num_tokens": chunks * self._chunk_tokens, "total_bytes": chunks * self._chunk_bytes}
-
     def _tell(self, event_type: EventType, metadata: Mapping[str, Any], session_id: str = "") -> None:
         self._bus.publish(event_type, metadata, session_id)
+
+
+def _amount(namespace: KeyNamespace, chunks: int) -> dict[str, int]:
+    """Bytes of this rank; tokens of the request, which its first rank tells for all."""
+    tokens = chunks * namespace.chunk_tokens if namespace.rank == 0 else 0
+    return {"num_tokens": tokens, "total_bytes": chunks * namespace.payload_bytes}
 
 
 def _whose(namespace: KeyNamespace) -> dict[str, str]:

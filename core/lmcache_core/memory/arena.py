@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import mmap
+import os
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 ALIGNMENT_BYTES = 4096
 """Blocks start on a page, so that files, sockets and copies touch whole pages."""
+
+
+_POPULATE_BYTES = 64 << 20
 
 
 class Block:
@@ -50,17 +54,26 @@ class Arena:
 
     Args:
         capacity_bytes: Rounded down to whole pages; at least one page.
+        shared: Whether other processes may map it, by `fd`. The memory has no name: it is freed with the
+            last process that maps it, however that ends.
+
+    Attributes:
+        fd: Of the memory, for the life of the process; -1 where it is not shared.
 
     Raises:
         MemoryError: The system does not give that much address space.
     """
 
-    def __init__(self, capacity_bytes: int) -> None:
+    def __init__(self, capacity_bytes: int, *, shared: bool = False) -> None:
         self.capacity_bytes = capacity_bytes // ALIGNMENT_BYTES * ALIGNMENT_BYTES
         if self.capacity_bytes < ALIGNMENT_BYTES:
             raise MemoryError(f"arena: {capacity_bytes} bytes is less than one page of {ALIGNMENT_BYTES} bytes")
+        self.fd = -1
         try:
-            region = mmap.mmap(-1, self.capacity_bytes)
+            if shared:
+                self.fd = os.memfd_create("lmcache-core-arena")
+                os.ftruncate(self.fd, self.capacity_bytes)
+            region = mmap.mmap(self.fd, self.capacity_bytes)
         except (OSError, ValueError, OverflowError) as error:
             raise MemoryError(f"arena: the system refused {self.capacity_bytes} bytes of memory: {error}") from error
         if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -70,6 +83,17 @@ class Arena:
         self._extents: list[tuple[int, int]] = [(0, self.capacity_bytes)]  # (offset, bytes), sorted, never adjacent
         self._used_bytes = 0
         self._blocks = 0
+
+    def populate(self, stopped: Callable[[], bool]) -> None:
+        """Back shared memory with pages, slice by slice, so that no copy pays for their first touch.
+
+        Raises:
+            OSError: The system has not that much memory.
+        """
+        for start in range(0, self.capacity_bytes, _POPULATE_BYTES):
+            if stopped():
+                return
+            os.posix_fallocate(self.fd, start, min(_POPULATE_BYTES, self.capacity_bytes - start))
 
     @property
     def used_bytes(self) -> int:
@@ -107,8 +131,8 @@ class Arena:
                     return Block(self, offset, frame_bytes)
         return None
 
-    def retain(self, blocks: Iterable[Block]) -> None:
-        """Add one reference to each block.
+    def retain(self, blocks: Sequence[Block]) -> None:
+        """Add one reference to each block, or to none of them.
 
         Raises:
             RuntimeError: A block was freed already; a bug of the caller.
@@ -116,6 +140,7 @@ class Arena:
         with self._lock:
             for block in blocks:
                 if block.references < 1:
+                    self._take_back(blocks, block)
                     raise RuntimeError(f"arena: block at {block.offset} is used after it was freed")
                 block.references += 1
 
@@ -132,6 +157,13 @@ class Arena:
                 block.references -= 1
                 if block.references == 0:
                     self._free(block.offset, _round_up(block.frame_bytes))
+
+    @staticmethod
+    def _take_back(blocks: Sequence[Block], stop: Block) -> None:
+        for block in blocks:
+            if block is stop:
+                return
+            block.references -= 1
 
     def _free(self, offset: int, size: int) -> None:
         self._used_bytes -= size

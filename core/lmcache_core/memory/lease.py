@@ -41,7 +41,7 @@ class Lease:
         return blocks
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Promise(Generic[PlanT]):
     """What a lookup said it would deliver.
 
@@ -74,11 +74,12 @@ class PromiseTable(Generic[PlanT]):
         with self._lock:
             return sum(len(waiting) for waiting in self._by_request.values())
 
-    def add(self, request: bytes, lease: Lease, plan: PlanT) -> None:
+    def add(self, request: bytes, lease: Lease, plan: PlanT) -> Promise[PlanT]:
         """Keep a promise; several of one request wait in line."""
         promise = Promise(lease, plan, self._clock() + self._ttl_s)
         with self._lock:
             self._by_request.setdefault(request, deque()).append(promise)
+        return promise
 
     def take(self, request: bytes) -> Promise[PlanT] | None:
         """Hand over the oldest promise of a request; the caller releases its lease."""
@@ -90,6 +91,24 @@ class PromiseTable(Generic[PlanT]):
             if not waiting:
                 del self._by_request[request]
             return promise
+
+    def plan_of(self, request: bytes) -> PlanT | None:
+        """Give the plan of the promise that `take` would hand over; None if there is none."""
+        with self._lock:
+            waiting = self._by_request.get(request)
+            return waiting[0].plan if waiting else None
+
+    def discard(self, request: bytes, promise: Promise[PlanT]) -> bool:
+        """Release one promise if nobody has taken it yet; False if somebody has."""
+        with self._lock:
+            waiting = self._by_request.get(request)
+            if waiting is None or promise not in waiting:
+                return False
+            waiting.remove(promise)
+            if not waiting:
+                del self._by_request[request]
+        promise.lease.release()
+        return True
 
     def expire(self) -> int:
         """Release the promises that nobody came for in time; give how many."""

@@ -74,6 +74,8 @@ class CacheMetrics:
             "num_short_tokens", "Tokens that a lookup had found and a retrieve did not deliver"
         )
         self.stored_tokens = self._counter("num_stored_tokens", "Tokens newly stored")
+        self.stored_bytes = self._counter("stored_bytes", "Bytes of KV newly stored, of every rank")
+        self.retrieved_bytes = self._counter("retrieved_bytes", "Bytes of KV delivered by retrieves, to every rank")
         self.degraded_requests = self._counter(
             "degraded_requests", "Calls answered with a no-op because the cache is unhealthy", ("operation",)
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+from lmcache_core.runtime_dir import make_private, runtime_dirs
 
 log = logging.getLogger(__name__)
 
@@ -71,23 +71,13 @@ class TokenFile:
 
     def _write(self, folder: Path, port: int) -> str:
         try:
-            _make_private(folder)
+            make_private(folder)
             path = folder / _name(port)
             _write_private(path, self.token)
         except OSError as error:
             return f"{folder}: {error.strerror or error}"
         self._path = path
         return ""
-
-
-def runtime_dirs(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """Give the folders for token files, best first: the user's runtime directory, else one under the temporary one."""
-    user = os.getuid()
-    given = environ.get("XDG_RUNTIME_DIR", "")
-    folders = [Path(given)] if given.startswith("/") else []
-    folders.append(Path(f"/run/user/{user}"))
-    found = [folder / "lmcache-core" for folder in dict.fromkeys(folders) if folder.is_dir()]
-    return (*found, Path(environ.get("TMPDIR") or tempfile.gettempdir()) / f"lmcache-core-{user}")
 
 
 def token_files(port: int, environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
@@ -97,14 +87,6 @@ def token_files(port: int, environ: Mapping[str, str] = os.environ) -> tuple[Pat
 
 def _name(port: int) -> str:
     return f"token-{port}"
-
-
-def _make_private(folder: Path) -> None:
-    """Make a folder of our own, or refuse one that another user could have prepared."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError(0, "is not a folder that only this user can enter")
 
 
 def _write_private(path: Path, text: str) -> None:

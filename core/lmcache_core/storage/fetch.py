@@ -43,20 +43,22 @@ class Fetcher:
 
     Args:
         arena: Where the blocks are from.
-        codec: Knows what a whole frame is.
         metrics: Families to count in.
         journal: Where events go.
     """
 
-    def __init__(self, arena: Arena, codec: FrameCodec, metrics: CacheMetrics, journal: Journal) -> None:
+    def __init__(self, arena: Arena, metrics: CacheMetrics, journal: Journal) -> None:
         self._arena = arena
-        self._codec = codec
         self._metrics = metrics
         self._journal = journal
-        self._batch_chunks = max(1, _BATCH_BYTES // codec.frame_bytes)
 
     def fetch(
-        self, runs: Sequence[tuple[TierRun, Sequence[ChunkKey]]], blocks: list[Block], *, deadline: float
+        self,
+        runs: Sequence[tuple[TierRun, Sequence[ChunkKey]]],
+        codec: FrameCodec,
+        blocks: list[Block],
+        *,
+        deadline: float,
     ) -> Iterator[Sequence[Block]]:
         """Load runs in order; give the blocks, some at a time, whose frames are whole and the right ones.
 
@@ -66,13 +68,14 @@ class Fetcher:
 
         Args:
             runs: Which chunks of which tier.
+            codec: Knows what a whole frame of theirs is.
             blocks: With one reference each, handed over; not more than there are chunks.
             deadline: After it nobody waits any more.
         """
         groups: list[_Group] = []
         permits: list[tuple[GuardedTier, Permit]] = []
         try:
-            self._start(runs, blocks, deadline, groups, permits)
+            self._start(runs, codec, blocks, groups, permits, deadline=deadline)
             while groups:
                 defects = groups[0].tier.finish_load(groups[0].permit, groups[0].future, deadline=groups[0].deadline)
                 if defects is None:
@@ -102,22 +105,27 @@ class Fetcher:
     def _start(
         self,
         runs: Sequence[tuple[TierRun, Sequence[ChunkKey]]],
+        codec: FrameCodec,
         blocks: list[Block],
-        deadline: float,
         groups: list[_Group],
         permits: list[tuple[GuardedTier, Permit]],
+        *,
+        deadline: float,
     ) -> None:
         """Move blocks, as far as they go, into groups that are in flight; up to a tier that lets nobody in."""
+        batch_chunks = max(1, _BATCH_BYTES // codec.frame_bytes)
         for run, keys in runs:
             permit = run.tier.admit()
             if permit is None:
                 return
             permits.append((run.tier, permit))
             capped = run.tier.cap(deadline)
-            for start in range(0, len(keys), self._batch_chunks):
-                share = keys[start : start + self._batch_chunks][: len(blocks)]
+            for start in range(0, len(keys), batch_chunks):
+                share = keys[start : start + batch_chunks][: len(blocks)]
                 if share:
-                    groups.append(self._start_group(run.tier, permit, share, blocks[: len(share)], capped))
+                    groups.append(
+                        self._start_group(run.tier, permit, share, codec, blocks[: len(share)], deadline=capped)
+                    )
                     del blocks[: len(share)]
 
     def _start_group(
@@ -125,23 +133,17 @@ class Fetcher:
         tier: GuardedTier,
         permit: Permit,
         keys: Sequence[ChunkKey],
+        codec: FrameCodec,
         blocks: Sequence[Block],
+        *,
         deadline: float,
     ) -> _Group:
         def load(backend: StorageBackend) -> list[str]:
             results = backend.load_into(keys, [block.view for block in blocks], deadline=deadline)
-            return [self._defect(*outcome) for outcome in zip(results, keys, blocks, strict=True)]
+            return [_defect(codec, *outcome) for outcome in zip(results, keys, blocks, strict=True)]
 
-        self._journal.l2_load_submitted(tier.kind, len(keys))
+        self._journal.l2_load_submitted(tier.kind, len(keys), len(keys) * codec.payload_bytes)
         return _Group(tier, permit, keys, blocks, deadline, tier.start_load(load))
-
-    def _defect(self, result: LoadResult, key: ChunkKey, block: Block) -> str:
-        """Judge one chunk on the worker's thread: ``""`` if whole, else the reason to count."""
-        if result is LoadResult.HIT:
-            defect = self._codec.defect(block.view, key.digest)
-            block.sealed = defect is None
-            return "" if defect is None else f"corrupt_{defect}"
-        return "gone" if result is LoadResult.MISS else result.value
 
     def _report(self, group: _Group, defects: Sequence[str]) -> None:
         damaged: list[ChunkKey] = []
@@ -158,6 +160,15 @@ class Fetcher:
     def _abandon(self, group: _Group) -> None:
         group.future.cancel()
         group.future.add_done_callback(lambda _: self._arena.release(group.blocks))
+
+
+def _defect(codec: FrameCodec, result: LoadResult, key: ChunkKey, block: Block) -> str:
+    """Judge one chunk on the worker's thread: ``""`` if whole, else the reason to count."""
+    if result is LoadResult.HIT:
+        defect = codec.defect(block.view, key.digest)
+        block.sealed = defect is None
+        return "" if defect is None else f"corrupt_{defect}"
+    return "gone" if result is LoadResult.MISS else result.value
 
 
 def _event_reason(defects: Sequence[str]) -> str:

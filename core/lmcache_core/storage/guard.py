@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
+from lmcache_core.contracts.cache import Cleared
 from lmcache_core.contracts.control import HealthOptions
 from lmcache_core.contracts.key import ChunkKey
 from lmcache_core.contracts.storage import BackendUsage, Frame, LoadResult, StorageBackend
@@ -19,7 +20,6 @@ from lmcache_core.events.journal import Journal
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.breaker import BreakerReport, BreakerState, BreakerTerms, CircuitBreaker, Outcome, Permit
 from lmcache_core.storage.bypass import Bypass
-from lmcache_core.storage.cleared import Cleared
 from lmcache_core.storage.evidence import Evidence
 from lmcache_core.workers import WorkerPool
 

@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Sequence
 
+from lmcache_core.contracts.cache import Cleared
 from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import Arena, Block
 from lmcache_core.memory.eviction import LRUIndex
 from lmcache_core.metrics.families import CacheMetrics
-from lmcache_core.storage.cleared import Cleared
 
 NAME = "LocalCPUBackend"
 
@@ -27,7 +27,6 @@ class LocalCPUBackend:
 
     Args:
         arena: Where blocks come from.
-        frame_bytes: Length of every block.
         use_hot: The operator's setting, ``local_cpu``.
         metrics: Families to count in.
         journal: Where events go.
@@ -35,11 +34,8 @@ class LocalCPUBackend:
 
     name = NAME
 
-    def __init__(
-        self, arena: Arena, *, frame_bytes: int, use_hot: bool, metrics: CacheMetrics, journal: Journal
-    ) -> None:
+    def __init__(self, arena: Arena, *, use_hot: bool, metrics: CacheMetrics, journal: Journal) -> None:
         self.arena = arena
-        self._frame_bytes = frame_bytes
         self._metrics = metrics
         self._journal = journal
         self._evicted = metrics.evicted_chunks.labels(NAME)
@@ -61,15 +57,17 @@ class LocalCPUBackend:
         """Chunks that can be found."""
         return len(self._index)
 
-    def reserve(self, count: int, *, during: str = "l1_store") -> list[Block]:
+    def reserve(self, count: int, frame_bytes: int, *, tenant: str = "", during: str = "l1_store") -> list[Block]:
         """Lend up to so many blocks, each with one reference of the caller's, evicting as needed.
+
+        `tenant` is the salt hash on whose behalf the blocks are lent.
 
         Fewer than asked for means that everything else is leased; that is counted.
         """
         blocks: list[Block] = []
         with self._lock:
             while len(blocks) < count:
-                block = self.arena.allocate(self._frame_bytes)
+                block = self.arena.allocate(frame_bytes)
                 if block is None:
                     if not self._evict(count - len(blocks)):
                         break
@@ -123,6 +121,11 @@ class LocalCPUBackend:
             self.arena.retain(found)
             self._index.touch(digests[: len(found)])
         return found
+
+    def has_run(self, digests: Sequence[bytes]) -> bool:
+        """Whether all digests are here."""
+        with self._lock:
+            return all(digest in self._index for digest in digests)
 
     def clear(self) -> Cleared:
         """Make every chunk unfindable; leased ones are freed when their readers let go."""

@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from lmcache_core.codec.frame import FrameCodec
+from lmcache_core.contracts.cache import Cleared
 from lmcache_core.contracts.control import LocalUsage, WriteBehindUsage
-from lmcache_core.contracts.key import ChunkKey, KeyNamespace
+from lmcache_core.contracts.key import ChunkKey
 from lmcache_core.contracts.report import BackendReport
 from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import Block
-from lmcache_core.memory.lease import Lease, PromiseTable
+from lmcache_core.memory.lease import Lease, Promise, PromiseTable
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage import local_cpu
 from lmcache_core.storage.bypass import Hold
-from lmcache_core.storage.cleared import Cleared
 from lmcache_core.storage.describe import describe_tier
 from lmcache_core.storage.fetch import Fetcher, TierRun
 from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
+from lmcache_core.storage.run import ChunkRun, Found
 from lmcache_core.storage.writeback import WriteBehind
 
 Plan = tuple[TierRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkRun:
-    """The chunks of one request: a namespace and the digests of all full chunks, in order."""
-
-    namespace: KeyNamespace
+class _Promised:
     digests: Sequence[bytes]
-
-    def keys(self, start: int, stop: int) -> list[ChunkKey]:
-        """Keys of some of the chunks; made only where a store behind tier 0 is asked."""
-        return [ChunkKey(self.namespace, digest) for digest in self.digests[start:stop]]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a lookup found: leading chunks in tier 0, and leading chunks in all."""
-
-    l1_chunks: int
-    chunks: int
+    plan: Plan
 
 
 class StorageManager:
@@ -53,7 +40,6 @@ class StorageManager:
     Args:
         local: Tier 0.
         tiers: The stores behind it, in order.
-        codec: Frames of this engine's chunks.
         metrics: Families to count in.
         journal: Where events go.
         write_behind_chunks: Bound of each tier's write-behind queue.
@@ -66,7 +52,6 @@ class StorageManager:
         *,
         local: LocalCPUBackend,
         tiers: Sequence[GuardedTier],
-        codec: FrameCodec,
         metrics: CacheMetrics,
         journal: Journal,
         write_behind_chunks: int,
@@ -75,16 +60,16 @@ class StorageManager:
     ) -> None:
         self.local = local
         self.tiers = tuple(tiers)
-        self.codec = codec
         self._arena = local.arena
         self._journal = journal
         self._metrics = metrics
-        self._fetcher = Fetcher(self._arena, codec, metrics, journal)
-        self._promises: PromiseTable[Plan] = PromiseTable(lease_ttl_s, clock)
+        self._fetcher = Fetcher(self._arena, metrics, journal)
+        self._promises: PromiseTable[_Promised] = PromiseTable(lease_ttl_s, clock)
         self._closed = False
+        self._filling_lock = threading.Lock()
+        self._filling: set[bytes] = set()
         self._writers = [
-            WriteBehind(tier, codec, limit_chunks=write_behind_chunks, metrics=metrics, journal=journal)
-            for tier in self.tiers
+            WriteBehind(tier, limit_chunks=write_behind_chunks, metrics=metrics, journal=journal) for tier in self.tiers
         ]
 
     @property
@@ -103,54 +88,130 @@ class StorageManager:
             lease.release()
             raise
         local_chunks = len(lease.blocks)
-        found = Found(local_chunks, plan[-1].stop if plan else local_chunks)
-        if found.chunks:
-            self._promises.add(request, lease, plan)
-        return found
+        chunks = plan[-1].stop if plan else local_chunks
+        promised = _Promised(run.digests, plan)
+        return Found(local_chunks, chunks, self._promises.add(request, lease, promised) if chunks else None)
 
-    def fetch(self, run: ChunkRun, request: bytes, *, deadline: float) -> Generator[Block, None, None]:
-        """Give the blocks of the leading chunks in order; each is valid until the iterator is closed.
+    def lookup_resident(self, run: ChunkRun, request: bytes) -> Found | None:
+        """Look up as `lookup` does if no further tier need be asked; None, and nothing held, if one must."""
+        blocks = self.local.lease_run(run.digests)
+        if len(blocks) < len(run.digests) and not all(tier.is_open() for tier in self.tiers):
+            self._arena.release(blocks)
+            return None
+        promised = _Promised(run.digests, ())
+        promise = self._promises.add(request, Lease(self._arena, blocks), promised) if blocks else None
+        return Found(len(blocks), len(blocks), promise)
 
-        What a lookup of the same request promised is used first, so that it is kept.
-        """
-        promise = self._promises.take(request)
-        held = list(promise.lease.take()) if promise is not None else []
+    def prefetch(self, run: ChunkRun, request: bytes, *, deadline: float) -> Found:
+        """Look up and load what the further tiers have; the promise then holds every chunk in memory."""
+        held = self.local.lease_run(run.digests)
+        local_chunks = len(held)
         try:
-            if promise is None or not promise.plan:
-                held += self.local.lease_run(run.digests[len(held) :])
-            yield from tuple(held)
-            plan = promise.plan if promise is not None else self._plan(run, len(held), deadline)
-            with closing(self._fetch_rest(run, plan, len(held), deadline)) as rest:
+            plan = self._plan(run, local_chunks, deadline)
+            with closing(self._fetch_rest(run, plan, local_chunks, deadline)) as rest:
                 for blocks in rest:
                     held += blocks
-                    yield from blocks
             if plan:
                 self.local.commit(run.digests[: len(held)], held)
-                short_chunks = max(0, plan[-1].stop - len(held))
-                self._metrics.short_tokens.inc(short_chunks * run.namespace.chunk_tokens)
+        except BaseException:
+            self._arena.release(held)
+            raise
+        promised = _Promised(run.digests, ())
+        promise = self._promises.add(request, Lease(self._arena, held), promised) if held else None
+        return Found(local_chunks, len(held), promise)
+
+    def is_resident(self, run: ChunkRun, request: bytes | None) -> bool:
+        """Whether a fetch for this request, or a lookup where that is None, would ask no further tier."""
+        promised = None if request is None else self._promises.plan_of(request)
+        if promised is not None and run.continues(promised.digests):
+            return not promised.plan
+        return self.local.has_run(run.digests) or all(tier.is_open() for tier in self.tiers)
+
+    def fetch(
+        self, run: ChunkRun, request: bytes, *, deadline: float, skip_chunks: int = 0
+    ) -> Generator[Block, None, None]:
+        """Give the blocks of the leading chunks in order, without the first `skip_chunks`.
+
+        Each is valid until the iterator is closed. What a lookup of the same request promised is used
+        first, so that it is kept.
+        """
+        held: list[Block] = []
+        try:
+            with closing(self._gather(run, request, held, skip_chunks, deadline)) as arriving:
+                yield from arriving
         finally:
             self._arena.release(held)
+
+    def lend(self, run: ChunkRun, request: bytes, *, deadline: float, skip_chunks: int = 0) -> Lease:
+        """Fetch to the end, and hand the blocks over."""
+        held: list[Block] = []
+        try:
+            for _ in self._gather(run, request, held, skip_chunks, deadline):
+                pass
+        except BaseException:
+            self._arena.release(held)
+            raise
+        return Lease(self._arena, held)
+
+    def _gather(
+        self, run: ChunkRun, request: bytes, held: list[Block], skip_chunks: int, deadline: float
+    ) -> Generator[Block, None, None]:
+        """Give blocks as they arrive; whatever `held` has at the end, however it comes, is the caller's to release."""
+        promise = self._take(run, request)
+        if promise is not None:
+            held += promise.lease.take()
+            self._trim(held, skip_chunks, len(run.digests))
+        if promise is None or not promise.plan.plan:
+            held += self.local.lease_run(run.digests[skip_chunks + len(held) :])
+        yield from tuple(held)
+        place = skip_chunks + len(held)
+        plan = promise.plan.plan if promise is not None else self._plan(run, place, deadline)
+        with closing(self._fetch_rest(run, plan, place, deadline)) as rest:
+            for blocks in rest:
+                held += blocks
+                yield from blocks
+        if plan:
+            place = skip_chunks + len(held)
+            self.local.commit(run.digests[skip_chunks:place], held)
+            short_chunks = max(0, min(plan[-1].stop, len(run.digests)) - place)
+            self._metrics.short_tokens.inc(short_chunks * run.namespace.chunk_tokens)
+
+    def _take(self, run: ChunkRun, request: bytes) -> Promise[_Promised] | None:
+        """Take the request's promise; one of other tokens, under a name used twice, is given up."""
+        promise = self._promises.take(request)
+        if promise is not None and not run.continues(promise.plan.digests):
+            promise.lease.release()
+            return None
+        return promise
+
+    def _trim(self, held: list[Block], start: int, stop: int) -> None:
+        """Let go of promised blocks that this fetch does not want."""
+        unwanted = held[:start] + held[max(start, stop) :]
+        held[:] = held[start:stop]
+        self._arena.release(unwanted)
 
     def _fetch_rest(
         self, run: ChunkRun, plan: Plan, start: int, deadline: float
     ) -> Generator[Sequence[Block], None, None]:
         wanted = [
-            (part, run.keys(max(part.start, start), part.stop))
+            (part, keys)
             for part in plan
-            if part.stop > start and not part.tier.bypass.reads
+            if not part.tier.bypass.reads and (keys := run.keys(max(part.start, start), part.stop))
         ]
         if wanted and wanted[0][0].start <= start:
             chunks = sum(len(keys) for _, keys in wanted)
-            blocks = self.local.reserve(chunks, during="l2_prefetch")
+            blocks = self.local.reserve(
+                chunks, run.codec.frame_bytes, tenant=run.namespace.salt_hash, during="l2_prefetch"
+            )
             if len(blocks) < chunks:
                 self._journal.l2_load_refused(chunks - len(blocks))
-            yield from self._fetcher.fetch(wanted, blocks, deadline=deadline)
+            yield from self._fetcher.fetch(wanted, run.codec, blocks, deadline=deadline)
 
     def _plan(self, run: ChunkRun, start: int, deadline: float) -> Plan:
         """Ask the tiers, one round trip each, for the chunks from `start` on."""
         plan: list[TierRun] = []
         for tier in self.tiers:
-            if start == len(run.digests):
+            if start >= len(run.digests):
                 break
             if tier.is_open():
                 continue
@@ -167,19 +228,28 @@ class StorageManager:
             promise.lease.release()
         return promise is not None
 
+    def forsake(self, request: bytes, found: Found) -> bool:
+        """Give up just what this lookup promised, if nobody has come for it; False if somebody has."""
+        return found.promise is not None and self._promises.discard(request, found.promise)
+
     def make_room(self, run: ChunkRun) -> tuple[list[int], list[Block]]:
-        """Lend blocks for the chunks that tier 0 does not have, without evicting the request's own head.
+        """Lend blocks for the chunks that tier 0 neither has nor is being given by another.
+
+        Does not evict the request's own head. Each call is followed by one of `keep` or `abandon`.
 
         Returns:
             Places of chunks, and a block for each with one reference of the caller's; fewer than are
             missing where everything else is leased.
         """
         head = self.local.lease_run(run.digests)
+        places: list[int] = []
+        blocks: list[Block] = []
         try:
-            places = self.local.missing(run.digests)
-            blocks = self.local.reserve(len(places))
+            places = self._claim(run)
+            blocks = self.local.reserve(len(places), run.codec.frame_bytes, tenant=run.namespace.salt_hash)
         finally:
             self._arena.release(head)
+            self._unclaim(run, places[len(blocks) :])
         return places[: len(blocks)], blocks
 
     def keep(self, run: ChunkRun, places: Sequence[int], blocks: Sequence[Block]) -> None:
@@ -196,9 +266,29 @@ class StorageManager:
             for writer in self._writers:
                 for digest, block in zip(digests, blocks, strict=True):
                     self._arena.retain((block,))
-                    writer.offer(ChunkKey(run.namespace, digest), block, Lease(self._arena, (block,)))
+                    writer.offer(ChunkKey(run.namespace, digest), run.codec, block, Lease(self._arena, (block,)))
         finally:
-            self._arena.release(blocks)
+            self.abandon(run, places, blocks)
+
+    def abandon(self, run: ChunkRun, places: Sequence[int], blocks: Sequence[Block]) -> None:
+        """Take lent blocks back; what they hold is not made findable."""
+        self._unclaim(run, places)
+        self._arena.release(blocks)
+
+    def _claim(self, run: ChunkRun) -> list[int]:
+        with self._filling_lock:  # `missing` inside it: who has just kept a chunk gives up its claim afterwards
+            places = [place for place in self.local.missing(run.digests) if run.digests[place] not in self._filling]
+            self._filling.update(run.digests[place] for place in places)
+        return places
+
+    def _unclaim(self, run: ChunkRun, places: Sequence[int]) -> None:
+        with self._filling_lock:
+            self._filling.difference_update(run.digests[place] for place in places)
+
+    @property
+    def claims(self) -> int:
+        """Chunks that somebody is filling now."""
+        return len(self._filling)
 
     # -- housekeeping ---------------------------------------------------------
 

@@ -26,6 +26,7 @@ _BATCH_BYTES = 8 << 20
 @dataclass(frozen=True, slots=True)
 class _Job:
     key: ChunkKey
+    codec: FrameCodec
     block: Block
     lease: Lease
 
@@ -35,21 +36,16 @@ class WriteBehind:
 
     Args:
         tier: Where the chunks go.
-        codec: Seals a block before its first journey.
         limit_chunks: Most chunks waiting, at least 1.
         metrics: Families to count in.
         journal: Where events go.
     """
 
-    def __init__(
-        self, tier: GuardedTier, codec: FrameCodec, *, limit_chunks: int, metrics: CacheMetrics, journal: Journal
-    ) -> None:
+    def __init__(self, tier: GuardedTier, *, limit_chunks: int, metrics: CacheMetrics, journal: Journal) -> None:
         self._tier = tier
-        self._codec = codec
         self._limit = limit_chunks
         self._metrics = metrics
         self._journal = journal
-        self._batch_chunks = max(1, _BATCH_BYTES // codec.frame_bytes)
         self._changed = threading.Condition()
         self._waiting: deque[_Job] = deque()
         self._writing = 0
@@ -64,8 +60,11 @@ class WriteBehind:
         for thread in self._threads:
             thread.start()
 
-    def offer(self, key: ChunkKey, block: Block, lease: Lease) -> bool:
-        """Queue a chunk; its lease is released when it is written, lost, or not accepted."""
+    def offer(self, key: ChunkKey, codec: FrameCodec, block: Block, lease: Lease) -> bool:
+        """Queue a chunk, which the codec seals before its first journey.
+
+        Its lease is released when it is written, lost, or not accepted.
+        """
         if self._tier.bypass.offers:
             reason = "bypassed"
         elif self._tier.breaker.is_open:
@@ -74,7 +73,7 @@ class WriteBehind:
             with self._changed:
                 reason = "stopped" if self._stopped else "queue_full" if len(self._waiting) >= self._limit else ""
                 if not reason:
-                    self._waiting.append(_Job(key, block, lease))
+                    self._waiting.append(_Job(key, codec, block, lease))
                     self._gauge.set(len(self._waiting))
                     self._changed.notify()
                 self._shed += reason == "queue_full"
@@ -136,10 +135,19 @@ class WriteBehind:
         """Wait for a batch; empty once stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._stopped)
-            batch = [self._waiting.popleft() for _ in range(min(self._batch_chunks, len(self._waiting)))]
+            batch = self._next_batch()
             self._writing += len(batch)
             self._gauge.set(len(self._waiting))
             return batch
+
+    def _next_batch(self) -> list[_Job]:
+        """Take what waits, up to a batch's bytes, at least one chunk if there is one."""
+        batch: list[_Job] = []
+        left_bytes = _BATCH_BYTES
+        while self._waiting and (not batch or self._waiting[0].block.frame_bytes <= left_bytes):
+            batch.append(self._waiting.popleft())
+            left_bytes -= batch[-1].block.frame_bytes
+        return batch
 
     def _write(self, batch: list[_Job]) -> None:
         def finished() -> None:
@@ -153,7 +161,10 @@ class WriteBehind:
             raise
         reason = self._tier.write([(job.key, job.block.view) for job in batch], finished)
         self._journal.l2_stored(
-            self._tier.kind, succeeded=0 if reason else len(batch), failed=len(batch) if reason else 0
+            self._tier.kind,
+            succeeded=0 if reason else len(batch),
+            failed=len(batch) if reason else 0,
+            total_bytes=0 if reason else sum(job.codec.payload_bytes for job in batch),
         )
         if reason:
             self._lose(len(batch), reason)
@@ -164,7 +175,7 @@ class WriteBehind:
         for job in batch:
             if not job.block.sealed:
                 # Two tiers may both seal one block: they write the same bytes.
-                self._codec.seal(job.block.view, job.key.digest)
+                job.codec.seal(job.block.view, job.key.digest)
                 job.block.sealed = True
 
     def _lose(self, chunks: int, reason: str) -> None:

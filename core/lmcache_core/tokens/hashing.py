@@ -37,6 +37,11 @@ def token_array(tokens: Any) -> TokenArray:
     return np.ascontiguousarray(array, dtype="<u4")
 
 
+def nearest_chunk_tokens(chunk_tokens: int, block_tokens: int) -> int:
+    """Give the multiple of an engine's block size that is nearest to the chunk size wanted; at least one block."""
+    return max(1, (chunk_tokens + block_tokens // 2) // block_tokens) * block_tokens
+
+
 def chunk_digests(tokens: TokenArray, chunk_tokens: int, seed: bytes) -> list[bytes]:
     """Digest every full chunk: ``digest[i] = SHA-256(digest[i - 1] + bytes of chunk i)``.
 

@@ -45,7 +45,6 @@ class RedisBackend(StorageBackend):
     Args:
         address: Where the server is.
         name: Of the tier; for messages.
-        frame_bytes: Length of every chunk's frame.
         connections: Idle connections to keep.
         key_prefix: First part of every key.
         ttl_s: Seconds until a chunk expires, 0 for never.
@@ -57,7 +56,6 @@ class RedisBackend(StorageBackend):
         address: RedisAddress,
         *,
         name: str,
-        frame_bytes: int,
         connections: int = 4,
         key_prefix: str = "lmcache",
         ttl_s: int = 0,
@@ -66,7 +64,6 @@ class RedisBackend(StorageBackend):
         self._address = address
         self._who = f"{name} at {address.shown}"
         self._names = KeyNames(key_prefix)
-        self._segments = segment_count(frame_bytes, value_bytes)
         self._ttl_s = ttl_s
         self._value_bytes = value_bytes
         self._pool = WirePool(connections)
@@ -99,7 +96,7 @@ class RedisBackend(StorageBackend):
             heads = [self._names.head(key) for key in keys]
             last = b"%d" % (HEAD_BYTES - 1)
             wire.send([command(b"GETRANGE", head, b"0", last) for head in heads], replies=len(keys))
-            lengths = [self._segments_of(wire.reply()) for _ in keys]
+            lengths = [self._segments_of(wire.reply(), key) for key in keys]
             requests = [command(b"UNLINK", head) for head in heads]
             for key, segments in zip(keys, lengths, strict=True):
                 if segments:
@@ -133,9 +130,12 @@ class RedisBackend(StorageBackend):
         """Close idle connections; those in use close when their calls end."""
         self._pool.close()
 
-    def _segments_of(self, reply: int | bytes | Refusal | None) -> int:
+    def _segments_of(self, reply: int | bytes | Refusal | None, key: ChunkKey) -> int:
+        """Tell by the chunk's head, and without a good one by the length that its frame must have."""
         head = Head.unpack(reply) if isinstance(reply, bytes) else None
-        return head.segments if head is not None and head.value_bytes == self._value_bytes else self._segments
+        if head is not None and head.value_bytes == self._value_bytes:
+            return head.segments
+        return segment_count(key.namespace.frame_bytes, self._value_bytes)
 
     def _call(self, ask: Callable[[Wire], T], deadline: float) -> T:
         """Run a call on an idle connection, or on a new one."""

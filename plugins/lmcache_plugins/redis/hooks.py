@@ -27,7 +27,6 @@ def build_redis(url: StoreURL, options: PluginSettings | None, context: BackendC
     return RedisBackend(
         RedisAddress.of(url, settings),
         name=context.name,
-        frame_bytes=context.frame_bytes,
         connections=context.connections,
         key_prefix=settings.key_prefix,
         ttl_s=settings.ttl_s,

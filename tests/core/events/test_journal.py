@@ -179,9 +179,7 @@ def test_eviction_behind_tier_0_tells_the_kind_of_store(rig: Rig) -> None:
 
 
 def test_registration_tells_the_shape(rig: Rig) -> None:
-    (told,) = seen(
-        rig, EventType.MP_KV_REGISTERED, of=lambda: rig.journal.registered(rig.namespace(""), LAYOUT, "llama")
-    )
+    (told,) = seen(rig, EventType.MP_KV_REGISTERED, of=lambda: rig.journal.registered(rig.namespace(), LAYOUT, "llama"))
 
     assert (told["kv_shapes"], told["kv_dtypes"], told["attn_windows"], told["model_type"]) == (
         "2x2x4x8",

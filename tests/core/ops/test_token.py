@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lmcache_core.ops.token import TokenFile, runtime_dirs, token_files
+from lmcache_core.ops.token import TokenFile, token_files
+from lmcache_core.runtime_dir import runtime_dirs
 
 CONFIGURED = "a-configured-token"
 

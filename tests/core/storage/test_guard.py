@@ -102,7 +102,7 @@ def test_probes_still_work_while_live_calls_hang(rig: Rig) -> None:
 def test_probes_go_past_the_bypass(rig: Rig) -> None:
     tier = rig.tiers[0]
     tier.bypass.hold("operator", Hold("", reads=True, writes=True))
-    key = ChunkKey(rig.namespace(""), b"k" * 32)
+    key = ChunkKey(rig.namespace(), b"k" * 32)
     out = bytearray(3)
 
     tier.store([(key, memoryview(b"abc"))], timeout_s=1.0)

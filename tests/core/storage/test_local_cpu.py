@@ -4,16 +4,18 @@ from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena, Block
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 
+FRAME_BYTES = 100
+
 
 def backend(*, use_hot: bool, chunks: int = 4) -> LocalCPUBackend:
     arena = Arena(chunks * ALIGNMENT_BYTES)
     metrics = CacheMetrics()
-    journal = Journal(EventBus(metrics), chunk_tokens=1, chunk_bytes=1)
-    return LocalCPUBackend(arena, frame_bytes=100, use_hot=use_hot, metrics=metrics, journal=journal)
+    journal = Journal(EventBus(metrics))
+    return LocalCPUBackend(arena, use_hot=use_hot, metrics=metrics, journal=journal)
 
 
 def fill(local: LocalCPUBackend, digest: bytes) -> None:
-    blocks: list[Block] = local.reserve(1)
+    blocks: list[Block] = local.reserve(1, FRAME_BYTES)
     local.commit([digest], blocks)
     local.arena.release(blocks)
 
@@ -105,4 +107,4 @@ def test_reserve_gives_fewer_when_all_is_leased() -> None:
     fill(local, b"a")
     local.lease_run([b"a"])
 
-    assert len(local.reserve(2)) == 1
+    assert len(local.reserve(2, FRAME_BYTES)) == 1

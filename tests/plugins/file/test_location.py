@@ -46,7 +46,7 @@ def test_an_address_that_names_no_folder_is_refused(text: str, sentence: str) ->
 
 def test_a_disk_without_a_bound_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
-        build_disk(StoreURL.parse("disk:///kv"), None, BackendContext(name="LocalDiskBackend", frame_bytes=10))
+        build_disk(StoreURL.parse("disk:///kv"), None, BackendContext(name="LocalDiskBackend"))
 
     assert str(caught.value) == "disk:///kv: a disk:// store needs a bound; set max_local_disk_size above 0 GiB"
 

@@ -36,7 +36,7 @@ def a_check(rig: Rig, **settings: float) -> LocalCPUHealthCheck:
 
 def test_memory_that_adds_up_is_fine(rig: Rig) -> None:
     check = a_check(rig)
-    blocks = rig.local.reserve(3)
+    blocks = rig.local.reserve(3, rig.codec.frame_bytes)
     result = check.check()
     rig.arena.release(blocks)
 
@@ -66,7 +66,7 @@ def test_memory_that_does_not_add_up_fails(rig: Rig) -> None:
 
 def test_refused_blocks_are_a_reservation(rig: Rig) -> None:
     check = a_check(rig)
-    blocks = rig.local.reserve(12)
+    blocks = rig.local.reserve(12, rig.codec.frame_bytes)
     result = check.check()
     rig.arena.release(blocks)
 
@@ -76,7 +76,7 @@ def test_refused_blocks_are_a_reservation(rig: Rig) -> None:
 
 def test_it_looks_at_what_was_new_since_the_last_look(rig: Rig) -> None:
     check = a_check(rig)
-    rig.arena.release(rig.local.reserve(12))
+    rig.arena.release(rig.local.reserve(12, rig.codec.frame_bytes))
     check.check()
 
     assert not check.check().degraded
@@ -84,7 +84,7 @@ def test_it_looks_at_what_was_new_since_the_last_look(rig: Rig) -> None:
 
 def test_a_few_blocks_say_nothing(rig: Rig) -> None:
     check = a_check(rig)
-    blocks = rig.local.reserve(9)
+    blocks = rig.local.reserve(9, rig.codec.frame_bytes)
     result = check.check()
     rig.arena.release(blocks)
 
@@ -93,7 +93,7 @@ def test_a_few_blocks_say_nothing(rig: Rig) -> None:
 
 def test_a_share_that_is_configured_as_normal_is_normal(rig: Rig) -> None:
     check = a_check(rig, most_refused_share=0.5)
-    rig.arena.release(rig.local.reserve(12))
+    rig.arena.release(rig.local.reserve(12, rig.codec.frame_bytes))
 
     assert not check.check().degraded
 

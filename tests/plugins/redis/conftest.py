@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import redis
 from tests.redis_server import RedisServer
 
-from lmcache_core import BackendContext, LoadResult, StoreURL
+from lmcache_core import BackendContext, ChunkKey, LoadResult, StoreURL
+from lmcache_core.contracts.key import FRAME_HEADER_BYTES
 from lmcache_core.testing.storage import make_frame, make_key, soon
 from lmcache_plugins.redis.address import RedisAddress
 from lmcache_plugins.redis.backend import RedisBackend
@@ -27,9 +29,8 @@ def connect() -> Iterator[MakeBackend]:
     """Build a store as the core does; closed after the test."""
     made = []
 
-    def connect(url: str, frame_bytes: int = LENGTH, **settings: object) -> RedisBackend:
-        context = BackendContext(name="RemoteBackend", frame_bytes=frame_bytes)
-        made.append(build_redis(StoreURL.parse(url), RedisSettings(**settings), context))
+    def connect(url: str, **settings: object) -> RedisBackend:
+        made.append(build_redis(StoreURL.parse(url), RedisSettings(**settings), BackendContext(name="RemoteBackend")))
         return made[-1]
 
     yield connect
@@ -53,7 +54,13 @@ def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
 
 def segmented(server: RedisServer, **options: object) -> RedisBackend:
     address = RedisAddress.of(StoreURL.parse(server.url), RedisSettings())
-    return RedisBackend(address, name="RemoteBackend", frame_bytes=LENGTH, value_bytes=VALUE_BYTES, **options)
+    return RedisBackend(address, name="RemoteBackend", value_bytes=VALUE_BYTES, **options)
+
+
+def sized_key(number: int) -> ChunkKey:
+    """The key of `make_key`, whose namespace says how long its chunks are, as an engine's does."""
+    key = make_key(number)
+    return replace(key, namespace=replace(key.namespace, payload_bytes=LENGTH - FRAME_HEADER_BYTES))
 
 
 def store(backend: RedisBackend, *numbers: int) -> None:

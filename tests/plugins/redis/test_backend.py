@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from tests.plugins.redis.conftest import LENGTH, VALUE_BYTES, MakeBackend, load, segmented, store
+from tests.plugins.redis.conftest import LENGTH, VALUE_BYTES, MakeBackend, load, segmented, sized_key, store
 from tests.redis_server import RedisServer
 
 from lmcache_core import LoadResult
@@ -158,7 +158,7 @@ def test_a_chunk_with_a_damaged_head_can_be_deleted(backend: RedisBackend, clien
     store(backend, 0)
     client.set(head_of(0), head)
 
-    assert backend.delete([make_key(0)], deadline=soon()) == 1
+    assert backend.delete([sized_key(0)], deadline=soon()) == 1
     assert client.keys() == []
 
 
@@ -191,7 +191,7 @@ def test_deleting_removes_segments_that_lost_their_head(backend: RedisBackend, c
     store(backend, 0)
     client.delete(head_of(0))
 
-    assert backend.delete([make_key(0)], deadline=soon()) == 0
+    assert backend.delete([sized_key(0)], deadline=soon()) == 0
     assert client.keys() == []
 
 

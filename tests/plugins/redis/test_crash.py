@@ -23,7 +23,7 @@ from lmcache_core import BackendContext, StoreURL
 from lmcache_core.testing.storage import make_frame, make_key
 from lmcache_plugins.redis.hooks import build_redis
 
-backend = build_redis(StoreURL.parse(sys.argv[1]), None, BackendContext(name="writer", frame_bytes={LENGTH}))
+backend = build_redis(StoreURL.parse(sys.argv[1]), None, BackendContext(name="writer"))
 frames = [make_frame(number, {LENGTH}) for number in range({CHUNKS})]
 backend.ping(deadline=time.monotonic() + 20)
 print("ready", flush=True)
@@ -36,7 +36,7 @@ while True:
 
 def test_a_killed_writer_leaves_only_whole_chunks(connect: MakeBackend, redis_server: RedisServer) -> None:
     choice = random.Random("redis")
-    backend = connect(redis_server.url, frame_bytes=LENGTH)
+    backend = connect(redis_server.url)
     hits = 0
     for _ in range(KILLS):
         with subprocess.Popen([sys.executable, "-c", WRITER, redis_server.url], stdout=subprocess.PIPE) as writer:
@@ -54,7 +54,7 @@ def test_a_killed_writer_leaves_only_whole_chunks(connect: MakeBackend, redis_se
 
 
 def test_the_next_store_mends_what_a_killed_writer_left(connect: MakeBackend, redis_server: RedisServer) -> None:
-    backend = connect(redis_server.url, frame_bytes=LENGTH)
+    backend = connect(redis_server.url)
     with subprocess.Popen([sys.executable, "-c", WRITER, redis_server.url], stdout=subprocess.PIPE) as writer:
         assert writer.stdout.readline() == b"ready\n"
         time.sleep(0.02)

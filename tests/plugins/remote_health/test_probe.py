@@ -137,7 +137,7 @@ def test_a_file_store_keeps_no_file_and_one_empty_folder(tmp_path: Path) -> None
         name="RemoteBackend", url="file:///kv", kind="file", options=Options(), connections=1, timeout_s=5.0
     )
     metrics = CacheMetrics()
-    journal = Journal(EventBus(metrics), chunk_tokens=1, chunk_bytes=1)
+    journal = Journal(EventBus(metrics))
     tier = GuardedTier(backend, setup, metrics, journal=journal, on_failure=lambda: None)
     verdicts = [RoundTripProbe(tier).run(5.0).healthy for _ in range(5)]
     tier.close()

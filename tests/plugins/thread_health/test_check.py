@@ -141,7 +141,7 @@ def test_the_threads_of_a_whole_cache_are_seen(tmp_path: Path, monkeypatch: pyte
     with CacheManager.from_config(
         overrides={"max_local_cpu_size": 0.001}, environ={}, layout=layout, model_name="m"
     ) as one:
-        seen = {report.name: report.level for report in one.threads()}
+        seen = {report.name: report.level for report in one.host.threads()}
         states = {check.name: check.state.value for check in one.health.report().checks if "Thread" in check.name}
 
     assert seen["health-monitor-thread"] == "critical"

@@ -1,30 +1,25 @@
-"""The only place that builds objects and joins them."""
+"""Tiers, health, telemetry and pages of one process, whoever uses them: an engine of its own or a server's clients."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from lmcache_core.adapters.tensors import TensorAdapter
-from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.config.model import CoreConfig, ExtraConfig
 from lmcache_core.contracts.control import LocalUsage, ThreadReport, WriteBehindUsage
 from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.contracts.health import HealthCheck
-from lmcache_core.contracts.layout import KVLayout
+from lmcache_core.contracts.message import UsageMessage
 from lmcache_core.contracts.metric import TelemetryContext
 from lmcache_core.contracts.report import HealthReport
 from lmcache_core.contracts.settings import PluginSettings
-from lmcache_core.engine import CacheEngine
 from lmcache_core.errors import ConfigError, PluginError
 from lmcache_core.events.attach import attach_subscribers
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
 from lmcache_core.health.monitor import HealthMonitor
-from lmcache_core.instance import Instance
-from lmcache_core.loading import Loaded, load
+from lmcache_core.loading import Loaded
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 from lmcache_core.metering import build_telemetry
 from lmcache_core.metrics.families import CacheMetrics
@@ -40,149 +35,104 @@ from lmcache_core.telemetry.start import Telemetry
 from lmcache_core.threads import PeriodicThreadRegistry
 from lmcache_core.tiers import build_tiers
 from lmcache_core.version import __version__
+from lmcache_core.workers import WorkerPool
 
 log = logging.getLogger(__name__)
 
 _GIB = 1 << 30
-_DRAIN_S = 10.0
-"""Longest that stopping waits for chunks still to be written."""
 
 _FIRST_ROUND_SLACK_S = 1.0
 
+_PREFETCHES_AT_ONCE = 16
+"""Each waits for a store most of its time; the guard's own pools bound what a store sees."""
 
-class CacheManager:
-    """One cache instance: engine, tiers, health, metrics and their threads.
 
-    A context manager. `start` never raises because a store is down; a fault while the parts are
-    built leaves an instance that only recomputes and says why (`init_failed_reason`).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRole:
+    """What a process is, as far as its tiers, pages and telemetry depend on it.
 
     Attributes:
-        engine: What an inference engine calls.
-        health: The monitor: `health.report()`.
-        overrides: Operators' orders to leave a store out: `overrides.add(...)`.
-        oversight: Overrides and history: `oversight.history.latest()`.
-        storage: The tiers.
-        metrics: Prometheus families, `metrics.registry`.
-        bus: Events.
-        http: The HTTP pages, or None; `http.address` says where.
-        grpc: The gRPC health service, or None; `grpc.address` says where.
-        config: The validated configuration with each value's origin.
-        registry: The plugins.
-        usage: Usage telemetry, None before `start`; `usage.status()`.
-        init_failed_reason: ``""``, or why this instance only recomputes.
+        labels: ``instance_id``, ``model_name``, ``worker_id``, ``role``.
+        rank: Added to port numbers.
+        own_rank: The rank where several share a configuration, so that each has files of its own.
+        deployment_mode: ``single_process`` or ``mp_server``.
+        describe: Makes the telemetry message that says how it is set up.
+        shared: Whether other processes map the arena.
     """
 
-    def __init__(self, loaded: Loaded, instance: Instance) -> None:
+    labels: Mapping[str, str]
+    rank: int
+    own_rank: int | None
+    deployment_mode: str
+    describe: Callable[[], UsageMessage]
+    shared: bool = False
+
+
+class CacheHost:
+    """The parts of a cache around the engine's face; is the `CacheView` that health checks get.
+
+    Attributes:
+        storage: The tiers.
+        health: The monitor.
+        oversight: Overrides and history.
+        metrics: Prometheus families.
+        bus: Events.
+        journal: What the data path publishes through.
+        loaders: Threads that prefetch.
+        usage: Usage telemetry, None before `start`.
+        init_failed_reason: ``""``, or why the cache only recomputes.
+    """
+
+    def __init__(self, loaded: Loaded, role: HostRole) -> None:
         self._loaded = loaded
-        self.config = loaded.configuration
+        self._role = role
+        self.values = loaded.configuration.values
         self.registry = loaded.registry
-        self._values = loaded.configuration.values
-        self._instance = instance
-        self._threads = PeriodicThreadRegistry()
+        self.threads_registry = PeriodicThreadRegistry()
         self.metrics = CacheMetrics()
-        self.metrics.instance_info.labels(**self.labels, version=__version__).set(1)
-        self.metrics.registry.register(PeriodicThreadCollector(self._threads))
+        self.metrics.instance_info.labels(**role.labels, version=__version__).set(1)
+        self.metrics.registry.register(PeriodicThreadCollector(self.threads_registry))
         self.bus = EventBus(self.metrics)
-        self._codec = FrameCodec(instance.layout, self._values.chunk_size)
-        self._journal = Journal(self.bus, chunk_tokens=self._values.chunk_size, chunk_bytes=self._codec.payload_bytes)
+        self.journal = Journal(self.bus)
+        self.loaders = WorkerPool("lmcache-prefetch", _PREFETCHES_AT_ONCE)
         self.init_failed_reason = ""
         self.usage: Telemetry | None = None
         self._plugins_failed = dict(loaded.registry.failed())
-        self.storage = self._build_storage(loaded)
+        self.storage = self._build_storage()
         self.oversight = Oversight(
-            self._values,
+            self.values,
             storage=self.storage,
             metrics=self.metrics,
-            threads=self._threads,
-            rank=self._instance.own_rank,
+            threads=self.threads_registry,
+            rank=role.own_rank,
         )
-        self.overrides = self.oversight.overrides
         self.health = self._build_monitor()
         self.metrics.registry.register(HealthCollector(self.health))
-        self.is_healthy = self.health.is_healthy
-        self.engine = self._build_engine()
-        self._sweeper = LeaseSweeper(self.storage, self._values.pin_timeout_sec, self._threads)
-        self._fronts = self._build_fronts()
-        self.http, self.grpc = self._fronts.http, self._fronts.grpc
+        self._sweeper = LeaseSweeper(self.storage, self.values.pin_timeout_sec, self.threads_registry)
+        self.fronts = self._build_fronts()
         for name in self._plugins_failed:
             self.metrics.plugin_load_failed.labels(name).set(1)
-
-    @classmethod
-    def from_config(
-        cls,
-        config_file: str | Path | None = None,
-        *,
-        overrides: Mapping[str, object] | None = None,
-        environ: Mapping[str, str] | None = None,
-        layout: KVLayout,
-        model_name: str,
-        world_size: int = 1,
-        rank: int = 0,
-        model_type: str = "",
-    ) -> CacheManager:
-        """Build an instance from a file, ``LMCACHE_*`` variables and overrides.
-
-        Args:
-            config_file: Else ``LMCACHE_CONFIG_FILE``, else ``./lmcache.toml`` where there is one.
-            overrides: Keys that win over every other source.
-            environ: Instead of the process's own.
-            layout: Shape of the KV that will be stored.
-            model_name: As the engine names the model; part of every key.
-            world_size: Ranks that split the KV.
-            rank: Which of them this is.
-            model_type: As the model's own configuration names its kind, such as ``llama``; for usage metrics.
-
-        Raises:
-            ConfigError: Names all offenders at once.
-            PluginError: A required plugin did not load, or two plugins clash.
-            LayoutError: The layout cannot be cached correctly.
-        """
-        path = Path(config_file) if config_file is not None else None
-        loaded = load(config_file=path, overrides=overrides, environ=environ)
-        logging.getLogger("lmcache_core").setLevel(loaded.configuration.values.log_level)
-        for warning in loaded.configuration.warnings:
-            log.warning("%s", warning)
-        instance = Instance.of(
-            loaded.configuration.values,
-            layout=layout,
-            model_name=model_name,
-            world_size=world_size,
-            rank=rank,
-            model_type=model_type,
-        )
-        return cls(loaded, instance)
-
-    # -- life -----------------------------------------------------------------
 
     def start(self) -> None:
         """Start the threads and wait for the first round of checks, at most about one check's time."""
         self._subscribe()
-        self._journal.registered(self._instance.namespace(""), self._instance.layout, self._instance.model_type)
         self._sweeper.start()
         self.oversight.start(self._wake_monitor)
         self.health.start()
-        self._fronts.start()
-        options = self._values.extra_config
+        self.fronts.start()
+        options = self.values.extra_config
         if not self.health.wait_first_round(options.ping_timeout + _FIRST_ROUND_SLACK_S):
             log.warning("the first round of health checks is still running; the cache serves when it has passed")
 
-    def stop(self) -> None:
-        """Refuse new calls, write what waits to be written for at most ten seconds, let go of everything."""
+    def stop(self, drain_s: float) -> None:
+        """Write what waits to be written for at most so long, send the last telemetry, let go of everything."""
         self.health.stop()
         self._sweeper.stop()
         self.oversight.stop()
-        self.storage.close(_DRAIN_S)
+        self.loaders.close()
+        self.storage.close(drain_s)
         self.bus.stop()
-        self._fronts.stop()
-
-    def __enter__(self) -> CacheManager:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        self.fronts.stop()
 
     # -- contracts.control.CacheView, for health checks ----------------------
 
@@ -194,12 +144,12 @@ class CacheManager:
     @property
     def health_options(self) -> ExtraConfig:
         """The global health keys."""
-        return self._values.extra_config
+        return self.values.extra_config
 
     @property
     def labels(self) -> Mapping[str, str]:
         """Of this instance: ``instance_id``, ``model_name``, ``worker_id``, ``role``."""
-        return self._instance.labels
+        return self._role.labels
 
     def local_usage(self) -> LocalUsage:
         """Tell how tier 0 fares."""
@@ -211,47 +161,37 @@ class CacheManager:
 
     def threads(self) -> Sequence[ThreadReport]:
         """Tell how the background threads fare."""
-        return [*self._threads.reports(), *self.bus.threads()]
+        return [*self.threads_registry.reports(), *self.bus.threads()]
 
     def settings(self, table: str) -> PluginSettings | None:
         """Give a plugin's validated table; None where the configuration has none."""
-        return self._values.extra_config.table(table)
+        return self.values.extra_config.table(table)
 
     # -- building -------------------------------------------------------------
 
-    def _build_storage(self, loaded: Loaded) -> StorageManager:
-        codec = self._codec
-        _check_room(self._values, codec.frame_bytes)
+    def _build_storage(self) -> StorageManager:
         try:
-            arena = Arena(int(self._values.max_local_cpu_size * _GIB))
+            arena = Arena(int(self.values.max_local_cpu_size * _GIB), shared=self._role.shared)
             tiers = build_tiers(
-                loaded,
-                frame_bytes=codec.frame_bytes,
+                self._loaded,
                 metrics=self.metrics,
-                journal=self._journal,
+                journal=self.journal,
                 on_failure=self._wake_monitor,
-                rank=self._instance.own_rank,
+                rank=self._role.own_rank,
             )
         except (ConfigError, PluginError):
             raise
         except Exception as error:  # the border of initialisation: the engine goes on without a cache
             log.exception("the cache could not be built; everything is recomputed")
             self.init_failed_reason = f"{type(error).__name__}: {error}"
-            arena, tiers = Arena(ALIGNMENT_BYTES), []
+            arena, tiers = Arena(ALIGNMENT_BYTES, shared=self._role.shared), []
         return StorageManager(
-            local=LocalCPUBackend(
-                arena,
-                frame_bytes=codec.frame_bytes,
-                use_hot=self._values.local_cpu,
-                metrics=self.metrics,
-                journal=self._journal,
-            ),
+            local=LocalCPUBackend(arena, use_hot=self.values.local_cpu, metrics=self.metrics, journal=self.journal),
             tiers=tiers,
-            codec=codec,
             metrics=self.metrics,
-            journal=self._journal,
-            write_behind_chunks=self._values.write_behind_chunks,
-            lease_ttl_s=self._values.pin_timeout_sec,
+            journal=self.journal,
+            write_behind_chunks=self.values.write_behind_chunks,
+            lease_ttl_s=self.values.pin_timeout_sec,
         )
 
     def _build_monitor(self) -> HealthMonitor:
@@ -262,15 +202,15 @@ class CacheManager:
             checks=self._build_checks(),
             policies=policies,
             storage=self.storage,
-            options=self._values.extra_config,
+            options=self.values.extra_config,
             metrics=self.metrics,
             on_change=self._tell_plugins,
-            registry=self._threads,
+            registry=self.threads_registry,
             init_failed_reason=self.init_failed_reason,
             plugins_failed=self._plugins_failed,
             bypassed=self.storage.bypassed,
             backends=self.oversight.backends,
-            tables=self._values.extra_config.checks,
+            tables=self.values.extra_config.checks,
         )
 
     def _build_checks(self) -> list[tuple[str, str, HealthCheck]]:
@@ -280,7 +220,7 @@ class CacheManager:
                 made = declared.value.create(self)
             except Exception as error:  # noqa: PERF203 - each plugin fails alone
                 reason = f"{declared.value.__name__}.create raised {type(error).__name__}: {error}"
-                if declared.plugin in self._values.plugins.required:
+                if declared.plugin in self.values.plugins.required:
                     raise PluginError(plugin=declared.plugin, origin=declared.origin, reason=reason) from error
                 log.exception("plugin %r (%s): %s; its checks do not run", declared.plugin, declared.origin, reason)
                 self._plugins_failed[declared.plugin] = reason
@@ -288,39 +228,28 @@ class CacheManager:
                 checks += [(declared.plugin, declared.origin, check) for check in made]
         return checks
 
-    def _build_engine(self) -> CacheEngine:
-        return CacheEngine(
-            storage=self.storage,
-            adapter=TensorAdapter(self._instance.layout, self._values.chunk_size),
-            namespace=self._instance.namespace,
-            is_healthy=self.health.is_healthy,
-            journal=self._journal,
-            metrics=self.metrics,
-            timeout_s=self._values.blocking_timeout_secs,
-        )
-
     def _build_fronts(self) -> Fronts:
         return build_fronts(
-            self._values,
+            self.values,
             monitor=self.health,
             metrics=self.metrics,
-            threads=self._threads,
+            threads=self.threads_registry,
             oversight=self.oversight,
             backends=tuple(self.storage.backend_names()),
-            rank=self._instance.rank,
+            rank=self._role.rank,
         )
 
     def _subscribe(self) -> None:
         context = TelemetryContext(
-            chunk_tokens=self._values.chunk_size, deployment_mode="single_process", settings=self.settings
+            chunk_tokens=self.values.chunk_size, deployment_mode=self._role.deployment_mode, settings=self.settings
         )
         declared_subscribers = self.registry.event_subscribers(context, on_hook_error=self._count_hook_error)
         self.usage = build_telemetry(
             self._loaded,
             storage=self.storage,
-            instance=self._instance,
+            describe=self._role.describe,
             bus=self.bus,
-            threads=self._threads,
+            threads=self.threads_registry,
             context=context,
             metrics=self.metrics.registry,
             sources=[declared.value for declared in declared_subscribers],
@@ -334,14 +263,19 @@ class CacheManager:
 
     def _tell_plugins(self, report: HealthReport) -> None:
         self.oversight.history.observe(report)
-        self._fronts.wake()
+        self.fronts.wake()
         self.registry.health_changed(report, on_hook_error=self._count_hook_error)
 
     def _count_hook_error(self, plugin: str) -> None:
         self.metrics.hook_errors.labels(plugin).inc()
 
 
-def _check_room(values: CoreConfig, frame_bytes: int) -> None:
+def check_room(values: CoreConfig, frame_bytes: int) -> None:
+    """Refuse an arena that cannot hold one chunk.
+
+    Raises:
+        ConfigError: Says how large a chunk is.
+    """
     if int(values.max_local_cpu_size * _GIB) // ALIGNMENT_BYTES * ALIGNMENT_BYTES < frame_bytes:
         raise ConfigError(
             f"max_local_cpu_size: {values.max_local_cpu_size} GiB is less than one chunk of {frame_bytes} bytes; "

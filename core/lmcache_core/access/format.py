@@ -1,0 +1,79 @@
+"""How one engine's chunks are cut, named and framed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from lmcache_core.codec.frame import FrameCodec
+from lmcache_core.contracts.key import KeyNamespace, hash_salt
+from lmcache_core.contracts.layout import KVLayout
+from lmcache_core.storage.run import ChunkRun
+from lmcache_core.tokens.hashing import TokenArray, chunk_digests
+
+MakeNamespace: TypeAlias = Callable[[int, str, str], KeyNamespace]
+"""Makes the key namespace of a rank, a tenant's salt hash and a variant's hash."""
+
+_NAMESPACES_KEPT = 10_000
+"""Tenants whose namespaces are remembered; those of one more are derived anew at each call."""
+
+
+class ChunkFormat:
+    """Turns tokens into runs of chunks. Any thread.
+
+    Args:
+        codec: Frames of this layout and chunk size.
+        chunk_tokens: Tokens in one chunk.
+        namespace: Makes namespaces.
+        ranks: Whose chunks are meant; the first is the engine's own.
+    """
+
+    def __init__(self, codec: FrameCodec, *, chunk_tokens: int, namespace: MakeNamespace, ranks: Sequence[int]) -> None:
+        self.codec = codec
+        self.chunk_tokens = chunk_tokens
+        self._make = namespace
+        self._ranks = tuple(ranks)
+        self._known: dict[tuple[str, str], tuple[KeyNamespace, ...]] = {}
+
+    @classmethod
+    def of(
+        cls, layout: KVLayout, *, model_name: str, world_size: int, ranks: Sequence[int], chunk_tokens: int
+    ) -> ChunkFormat:
+        """Derive the format of one model's chunks; the same in an engine, a client and a server."""
+        codec = FrameCodec(layout, chunk_tokens)
+
+        def namespace(rank: int, salt_hash: str, variant_hash: str) -> KeyNamespace:
+            return KeyNamespace(
+                model_name=model_name,
+                world_size=world_size,
+                rank=rank,
+                dtype=layout.dtype,
+                layout=layout.fingerprint,
+                chunk_tokens=chunk_tokens,
+                salt_hash=salt_hash,
+                variant_hash=variant_hash,
+                payload_bytes=codec.payload_bytes,
+            )
+
+        return cls(codec, chunk_tokens=chunk_tokens, namespace=namespace, ranks=ranks)
+
+    def namespaces(self, salt_hash: str, variant_hash: str) -> tuple[KeyNamespace, ...]:
+        """Give the namespace of each rank."""
+        names = self._known.get((salt_hash, variant_hash))
+        if names is None:
+            names = tuple(self._make(rank, salt_hash, variant_hash) for rank in self._ranks)
+            if len(self._known) < _NAMESPACES_KEPT:
+                self._known[salt_hash, variant_hash] = names
+        return names
+
+    def runs(self, tokens: TokenArray, salt: str, variant: str) -> list[ChunkRun]:
+        """Hash a sequence once a rank; a rest shorter than a chunk is left out."""
+        return [
+            ChunkRun(namespace, chunk_digests(tokens, self.chunk_tokens, namespace.seed), self.codec)
+            for namespace in self.namespaces(hash_salt(salt), hash_salt(variant))
+        ]
+
+    def run(self, tokens: TokenArray, salt: str, variant: str) -> ChunkRun:
+        """Hash a sequence for the engine's own rank."""
+        namespace = self.namespaces(hash_salt(salt), hash_salt(variant))[0]
+        return ChunkRun(namespace, chunk_digests(tokens, self.chunk_tokens, namespace.seed), self.codec)

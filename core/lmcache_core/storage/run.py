@@ -1,0 +1,47 @@
+"""The chunks of one request, and what a lookup found of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lmcache_core.codec.frame import FrameCodec
+from lmcache_core.contracts.key import ChunkKey, KeyNamespace
+from lmcache_core.memory.lease import Promise
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRun:
+    """A namespace, the digests of all full chunks of a request, in order, and how their frames look."""
+
+    namespace: KeyNamespace
+    digests: Sequence[bytes]
+    codec: FrameCodec
+
+    def keys(self, start: int, stop: int) -> list[ChunkKey]:
+        """Keys of some of the chunks; made only where a store behind tier 0 is asked."""
+        return [ChunkKey(self.namespace, digest) for digest in self.digests[start:stop]]
+
+    def request(self, request_id: str) -> bytes:
+        """Identity that ties a retrieve to its lookup: the caller's, or the chain's end."""
+        if request_id:
+            return hashlib.sha256(self.namespace.seed + request_id.encode()).digest()
+        return self.digests[-1] if self.digests else self.namespace.seed
+
+    def continues(self, digests: Sequence[bytes]) -> bool:
+        """Whether one of this run and those chunks is a prefix of the other; digests are chained."""
+        chunks = min(len(digests), len(self.digests))
+        return chunks == 0 or digests[chunks - 1] == self.digests[chunks - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a lookup found: leading chunks in tier 0, leading chunks in all, and what holds them."""
+
+    l1_chunks: int
+    chunks: int
+    promise: Promise[Any] | None = field(default=None, compare=False)
+    parts: tuple[Found, ...] = field(default=(), compare=False)
+    """Of each rank, where several were asked."""
