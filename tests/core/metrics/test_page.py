@@ -10,6 +10,7 @@ from lmcache_core import HealthReport, HealthState
 from lmcache_core.events.bus import EventBus
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.metrics.health import HealthCollector
+from lmcache_core.metrics.server import ServerCollector, ServerTally
 from lmcache_core.metrics.threads import PeriodicThreadCollector
 from lmcache_core.metrics.usage import UsageCollector
 from lmcache_core.telemetry.guard import TelemetryLosses
@@ -48,6 +49,7 @@ def test_the_page_has_exactly_the_families(page: dict[str, tuple[str, tuple[str,
     metrics.registry.register(PeriodicThreadCollector(PeriodicThreadRegistry()))
     metrics.registry.register(HealthCollector(StubMonitor()))
     metrics.registry.register(UsageCollector(NothingSent(), TelemetryLosses()))
+    metrics.registry.register(ServerCollector(ServerTally()))
     EventBus(metrics)  # it shows its own families there
 
     assert set(page) == {family.name for family in metrics.registry.collect()}
