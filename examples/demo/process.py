@@ -18,7 +18,7 @@ from examples.demo.job import Job
 from examples.demo.model import load
 
 from lmcache_core import CacheManager, KVLayout
-from lmcache_core.adapters.dynamic_cache import DynamicCacheAdapter
+from lmcache_plugins.transformers.generation import CachedGeneration
 
 ANSWER_TOKENS = 32
 FLUSH_TIMEOUT_S = 30.0
@@ -37,9 +37,9 @@ class Process:
         """Do the job."""
         model, self._tokenizer = load(Path(self._job.model), self._channel)
         self._prompt = self._job.prompt(self._tokenizer)
-        layout = DynamicCacheAdapter.layout_of(model.config, "float32")
+        layout = CachedGeneration.layout_of(model)
         with self._open(layout) as manager:
-            self._generator = Generator(model, layout, manager, self._channel.progress)
+            self._generator = Generator(model, manager, self._channel.progress)
             if self._job.outage and manager is not None:
                 self._around_an_outage(manager, layout)
             else:

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from lmcache_core import KVLayout
+from lmcache_core import KVCache, KVLayout
 from lmcache_plugins.transformers.errors import NotCachedError
 from lmcache_plugins.transformers.model_kv import CACHE_ARGUMENT, ModelKV, examine, new_cache
-from lmcache_plugins.transformers.prefix import Owner, PrefixCache, PrefixStore, Restored
+from lmcache_plugins.transformers.prefix import Owner, PrefixStore, Restored
 from lmcache_plugins.transformers.prompt import Prompt, Tokens, read_prompt
 from lmcache_plugins.transformers.streamer import SecondRunStreamer
 
@@ -57,7 +57,7 @@ class CachedGeneration:
         LayoutError: The model's KV cannot be cached correctly; says why.
     """
 
-    def __init__(self, model: Any, cache: PrefixCache, *, store_generated: bool = False) -> None:
+    def __init__(self, model: Any, cache: KVCache, *, store_generated: bool = False) -> None:
         self._model = model
         self._cache = cache
         self._kv: ModelKV = examine(model)

@@ -5,37 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import torch
 from transformers import DynamicCache
 
+from lmcache_core import KVCache
 from lmcache_plugins.transformers.layers import RowPrefix, fill, row_kv
 from lmcache_plugins.transformers.model_kv import ModelKV
 from lmcache_plugins.transformers.prompt import Prompt, Tokens
-
-
-class PrefixCache(Protocol):
-    """What is used of the cache; `CacheManager.engine` and a client of a cache server are it."""
-
-    @property
-    def chunk_tokens(self) -> int:
-        """Tokens in a chunk; 0 while that is not known."""
-
-    def is_healthy(self) -> bool:
-        """Whether calls are served now."""
-
-    def store(self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
-        """Keep the KV of all full chunks; give the tokens newly kept."""
-
-    def lookup(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
-        """Count the leading tokens that a retrieve will deliver, and hold them for it."""
-
-    def retrieve(self, tokens: Any, out: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> Any:
-        """Fill the KV of the leading tokens that are kept; ``bool [n]``."""
-
-    def release(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> bool:
-        """Give up a lookup that no retrieve will follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +59,7 @@ class PrefixStore:
         model_kv: The model's.
     """
 
-    def __init__(self, cache: PrefixCache, model_kv: ModelKV) -> None:
+    def __init__(self, cache: KVCache, model_kv: ModelKV) -> None:
         self._cache = cache
         self._kv = model_kv
 
@@ -92,7 +69,7 @@ class PrefixStore:
         All rows of a `DynamicCache` are equally long, so the row that knows least decides; padding
         counts as known. The last column is always left to compute.
         """
-        known = [self._cache.lookup(prompt.row(number), **row) for number, row in enumerate(rows)]
+        known = self._look_up([prompt.row(number) for number in range(len(rows))], rows)
         columns = self._columns(prompt, known)
         prefixes = []
         for number, row in enumerate(rows):
@@ -133,6 +110,13 @@ class PrefixStore:
                 kv = row_kv(source, self._kv.layout, place, start, full_tokens)
                 stored_tokens += self._cache.store(tokens[:full_tokens], kv, **row)
         return stored_tokens
+
+    def _look_up(self, prompts: Sequence[Tokens], rows: Sequence[dict[str, str]]) -> list[int]:
+        """Count each row's known tokens. The rows of a batch are loaded from further tiers at the same time."""
+        if len(rows) == 1:
+            return [self._cache.lookup(prompts[0], **rows[0])]
+        pending = [self._cache.lookup_async(tokens, **row) for tokens, row in zip(prompts, rows, strict=True)]
+        return [lookup.result() for lookup in pending]
 
     def _columns(self, prompt: Prompt, known: Sequence[int]) -> int:
         columns = min(padding + tokens for padding, tokens in zip(prompt.padding, known, strict=True))

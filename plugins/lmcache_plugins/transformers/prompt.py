@@ -110,6 +110,9 @@ def _refuse_config(config: Any, assistant: Any) -> None:
         raise NotCachedError("use_cache is off")
     if config.cache_implementation not in CACHE_KINDS:
         raise NotCachedError(f"cache_implementation is {config.cache_implementation!r}")
+    for name in ("output_attentions", "output_hidden_states"):  # of the whole prompt, restored or not
+        if getattr(config, name):
+            raise NotCachedError(f"generate was given {name}")
     if config.token_healing:
         raise NotCachedError("token_healing rewrites the prompt")
     if config.prefill_chunk_size and not _CHUNKED_PREFILL_RESUMES:

@@ -14,6 +14,7 @@ from tests.plugins.transformers.test_options import Listener
 
 from lmcache_core import LoadResult
 from lmcache_plugins.transformers.generation import CachedGeneration, Served
+from lmcache_plugins.transformers.model_kv import CACHE_ARGUMENT
 
 TOKENS = prompt(22)
 NEW = {"max_new_tokens": 5, "do_sample": False}
@@ -43,7 +44,7 @@ def test_an_unhealthy_cache(model: Any, rig: Rig, cached: CachedGeneration) -> N
     assert cached.last == Served(0, 0)
 
 
-@pytest.mark.parametrize("call", ["lookup", "retrieve", "release", "store", "is_healthy"])
+@pytest.mark.parametrize("call", ["lookup", "lookup_async", "retrieve", "release", "store", "is_healthy"])
 def test_a_cache_that_breaks_its_promise_to_raise_nothing(model: Any, rig: Rig, call: str) -> None:
     CachedGeneration(model, rig.engine).generate(TOKENS, **NEW)
     cached = CachedGeneration(model, Broken(rig.engine, call))
@@ -129,7 +130,7 @@ class Stubborn:
         return inspect.signature(self._forward)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        if options["cache"].get_seq_length() and options["input_ids"].shape[1] > 1:
+        if options[CACHE_ARGUMENT].get_seq_length() and options["input_ids"].shape[1] > 1:
             raise RuntimeError("no prefixes, please")
         return self._forward(*args, **options)
 

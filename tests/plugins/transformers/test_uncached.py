@@ -11,6 +11,7 @@ from tests.memory_store import Rig
 from tests.plugins.transformers.models import END, PAD, make, prompt
 
 from lmcache_plugins.transformers.generation import CachedGeneration, Served
+from lmcache_plugins.transformers.model_kv import CACHE_ARGUMENT
 
 TOKENS = prompt(22)
 NEW = {"max_new_tokens": 5, "do_sample": False}
@@ -67,10 +68,10 @@ def test_a_cache_of_the_callers_own_is_left_alone(model: Any, cached: CachedGene
 
     own = DynamicCache()
 
-    cached.generate(TOKENS, cache=own, **NEW)
+    cached.generate(TOKENS, **{CACHE_ARGUMENT: own}, **NEW)
 
     assert own.get_seq_length() == 26
-    assert cached.uncached == {"generate was given cache": 1}
+    assert cached.uncached == {f"generate was given {CACHE_ARGUMENT}": 1}
 
 
 def test_pad_tokens_that_also_end_answers_are_plain_tokens(model: Any, cached: CachedGeneration) -> None:
