@@ -18,7 +18,7 @@ class ServerCallError(LMCacheError):
 
     @property
     def reason(self) -> str:
-        """Word for counting: ``server_gone``, ``late``, ``confused`` or ``refused_<code>``."""
+        """Word for counting: ``server_gone``, ``late``, ``confused``, ``too_long`` or ``refused_<code>``."""
         return self.kind
 
 
@@ -38,6 +38,12 @@ class ServerConfusedError(ServerCallError):
     """The server's answer makes no sense, so nothing of it is used."""
 
     kind = "confused"
+
+
+class RequestTooLongError(ServerCallError):
+    """A request was longer than any server reads, and was not sent."""
+
+    kind = "too_long"
 
 
 class ServerRefusedError(ServerCallError):

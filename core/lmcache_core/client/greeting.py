@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from lmcache_core.access.format import ChunkFormat
 from lmcache_core.client.failures import ServerConfusedError, ServerRefusedError
+from lmcache_core.client.knock import Knock
 from lmcache_core.client.lifeline import Lifeline, connect_lifeline
 from lmcache_core.client.session import Session
 from lmcache_core.client.shared_arena import SharedArena
@@ -50,9 +51,14 @@ class Greeter:
         self._next_call = next_call
         self._format: ChunkFormat | None = None
 
-    def open(self, deadline: float) -> Session:
-        """Open a session. Raises a `ServerCallError`; then nothing is left over."""
-        pool = SocketPool(self._address)
+    def open(self, knock: Knock, deadline: float) -> Session:
+        """Open a session. Raises a `ServerCallError`; then nothing is left over.
+
+        Args:
+            knock: Ends a wait when the server dies before its lifeline is connected.
+            deadline: Monotonic seconds.
+        """
+        pool = SocketPool(self._address, lifeline=knock)
         try:
             welcome = self._say_hello(pool, deadline)
         finally:

@@ -7,10 +7,12 @@ import select
 import time
 
 from lmcache_core.client.failures import ServerCallError, ServerGoneError, ServerLateError
+from lmcache_core.client.lifeline import Lifeline
 from lmcache_core.client.link import ServerLink
 from lmcache_core.client.session import Session
+from lmcache_core.client.sockets import SocketPool
 from lmcache_core.threads import PeriodicThread, PeriodicThreadRegistry, ThreadLevel, ThreadRunSummary
-from lmcache_core.wire.messages import Ping
+from lmcache_core.wire.messages import Answer, Ping
 
 PING_S = 1.0
 """Between two pings; LMCache's heartbeat is slower, but there a lost server is not noticed by its lifeline."""
@@ -66,14 +68,14 @@ class LinkKeeper(PeriodicThread):
         session = self._link.session
         if session is None:
             return self._look()
-        wait_s = self._map(session)
-        if self._wait(wait_s, session):
-            self._link.lost(session, "died")
-            self._retry_s = _FIRST_RETRY_S
+        wait_s, pool, lifeline, number = self._map(session), session.pool, session.lifeline, session.number
+        del session  # a child forked during the wait would keep the arena mapped with this frame
+        if self._wait(wait_s, lifeline):
+            self._lose(pool, "died")
             return ThreadRunSummary(success=False, message="the server died")
-        session.pool.drain()
+        pool.drain()
         if time.monotonic() >= self._next_ping_s and not self.stop_requested:
-            self._ping(session)
+            self._ping(pool, number)
             self._next_ping_s = time.monotonic() + PING_S
         return ThreadRunSummary(success=self._link.healthy, message=self._link.reason)
 
@@ -92,43 +94,64 @@ class LinkKeeper(PeriodicThread):
         left_s = max(0.0, self._next_ping_s - time.monotonic())
         return min(_MAPPING_PAUSE_S, left_s) if more else left_s
 
-    def _wait(self, wait_s: float, session: Session | None) -> bool:
+    def _wait(self, wait_s: float, lifeline: Lifeline | None) -> bool:
         """Sleep until there is something to do; True when that is a server's death."""
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
-        if session is not None and session.lifeline is not None:
-            poll.register(session.lifeline.fd, select.POLLIN)
+        if lifeline is not None:
+            poll.register(lifeline.fd, select.POLLIN)
         ready = [descriptor for descriptor, _ in poll.poll(wait_s * 1000)]
         if self._bell in ready:
             os.eventfd_read(self._bell)
-        return session is not None and session.lifeline is not None and session.lifeline.fd in ready
+        return lifeline is not None and lifeline.fd in ready
 
-    def _ping(self, session: Session) -> None:
+    def _ping(self, pool: SocketPool, session: int) -> None:
+        try:
+            answer = self._pong(pool, session)
+        except ServerGoneError:
+            self._lose(pool, "died")
+        except ServerLateError:
+            self._silent(pool)
+        except ServerCallError as error:
+            self._doubt(pool, str(error))
+        else:
+            current = self._current(pool)
+            if answer is not None and current is not None:
+                self._link.heard(current, answer)
+
+    def _pong(self, pool: SocketPool, session: int) -> Answer | None:
+        """Ping and wait; None when the thread shall stop."""
         call = self._link.next_call()
         silent_at = time.monotonic() + SILENT_S
-        try:
-            with session.pool.lend() as socket:
-                socket.send(Ping(call, session.number), call)
-                while not self.stop_requested and self._link.session is session:
-                    try:
-                        answer = socket.receive(call, time.monotonic() + _SLICE_S)
-                    except ServerLateError:
-                        if time.monotonic() < silent_at:
-                            continue
-                        raise
-                    self._link.heard(session, answer)
-                    return
-        except ServerGoneError:
-            self._link.lost(session, "died")
-        except ServerLateError:
-            self._silent(session)
-        except ServerCallError as error:
-            self._link.unwell(session, str(error))
+        with pool.lend() as socket:
+            socket.send(Ping(call, session), call)
+            while not self.stop_requested:
+                answer = socket.peek(call)
+                if answer is not None:
+                    return answer
+                if not socket.has_input(_SLICE_S) and time.monotonic() >= silent_at:
+                    raise ServerLateError("the cache server gave no answer in time")
+        return None
 
-    def _silent(self, session: Session) -> None:
-        if session.lifeline is None:
-            self._link.lost(session, f"has not answered for {SILENT_S:.0f} s")
+    def _silent(self, pool: SocketPool) -> None:
+        current = self._current(pool)
+        if current is not None and current.lifeline is None:
+            self._lose(pool, f"has not answered for {SILENT_S:.0f} s")
         else:  # it lives, so whatever it lent us is still lent
-            self._link.unwell(
-                session, f"the cache server at {self._link.address} has not answered for {SILENT_S:.0f} s"
-            )
+            self._doubt(pool, f"the cache server at {self._link.address} has not answered for {SILENT_S:.0f} s")
+
+    def _doubt(self, pool: SocketPool, why: str) -> None:
+        current = self._current(pool)
+        if current is not None:
+            self._link.unwell(current, why)
+
+    def _lose(self, pool: SocketPool, why: str) -> None:
+        self._retry_s = _FIRST_RETRY_S
+        current = self._current(pool)
+        if current is not None:
+            self._link.lost(current, why)
+
+    def _current(self, pool: SocketPool) -> Session | None:
+        """The session of this pool, while it is the one."""
+        session = self._link.session
+        return session if session is not None and session.pool is pool else None

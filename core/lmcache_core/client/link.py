@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -13,15 +12,15 @@ from contextlib import suppress
 from lmcache_core.access.format import ChunkFormat
 from lmcache_core.client.failures import ServerCallError, ServerGoneError, ServerLateError, ServerRefusedError
 from lmcache_core.client.greeting import Greeter, unexpected
+from lmcache_core.client.knock import Knock
 from lmcache_core.client.session import Session
 from lmcache_core.client.sockets import SocketPool
 from lmcache_core.client.wish import Wish
-from lmcache_core.wire.address import LOOPBACK, ServerAddress
+from lmcache_core.wire.address import ServerAddress
 from lmcache_core.wire.messages import Answer, Ping, Pong, RefusalCode, Refused
 
 log = logging.getLogger(__name__)
 
-_KNOCK_S = 0.05
 _CLOSED = "the client is closed"
 _FINAL = frozenset({RefusalCode.PROTOCOL, RefusalCode.LAYOUT})
 """What the same server will refuse again."""
@@ -135,16 +134,16 @@ class ServerLink:
     # -- inside -----------------------------------------------------------------
 
     def _open(self, deadline: float) -> Session:
-        if not self._knock():
-            raise ServerGoneError(f"no cache server answers at {self.address}")
-        if self._refusal is not None and self._boot_id(deadline) == self._refusal.boot_id:
-            raise self._refusal
+        knock = Knock(self.address)
         try:
-            session = self._greeter.open(deadline)
+            self._check_refusal(knock, deadline)
+            session = self._greeter.open(knock, deadline)
         except ServerRefusedError as error:
             if error.code in _FINAL:
                 self._refusal = error
             raise
+        finally:
+            knock.close()
         with self._lock:
             if not self._closed:
                 self.session, self.chunk_format, self._refusal = session, session.chunk_format, None
@@ -165,21 +164,16 @@ class ServerLink:
         if changed and reason and not self._closed:
             log.warning("%s; everything is recomputed until it serves again", reason)
 
-    def _boot_id(self, deadline: float) -> str:
+    def _check_refusal(self, knock: Knock, deadline: float) -> None:
+        """Do not ask the same server again for what it has refused."""
+        refusal = self._refusal
+        if refusal is None:
+            return
         call = self.next_call()
-        pool = SocketPool(str(self.address))
+        pool = SocketPool(str(self.address), lifeline=knock)
         try:
             answer = pool.call(Ping(call, 0), call, deadline)
         finally:
             pool.close()
-        return answer.boot_id if isinstance(answer, Pong | Refused) else ""
-
-    def _knock(self) -> bool:
-        """Whether anybody listens; costs microseconds where nobody does."""
-        path = self.address.path
-        target = (LOOPBACK, self.address.port) if path is None else str(path)
-        with socket.socket(socket.AF_INET if path is None else socket.AF_UNIX) as knock, suppress(OSError):
-            knock.settimeout(_KNOCK_S)
-            knock.connect(target)
-            return True
-        return False
+        if isinstance(answer, Pong) and answer.boot_id == refusal.boot_id:
+            raise ServerRefusedError(refusal.code, str(refusal), refusal.boot_id)

@@ -13,8 +13,6 @@ from lmcache_core.client.sockets import CallSocket
 from lmcache_core.storage.run import Found
 from lmcache_core.wire.messages import Answer, Forsake, Message
 
-_SHARE_S = 0.001
-
 
 class PendingRemote:
     """The `PendingFound` of a lookup over the wire. Any thread, one at a time.
@@ -32,7 +30,7 @@ class PendingRemote:
         self._read = read
         self._lock = threading.Lock()
         self._answer: Answer | None = None
-        self._error: ServerCallError | None = None
+        self._failure: tuple[type[ServerCallError], str] | None = None  # no error: it would hold frames, and those us
         self._socket: CallSocket | None = session.pool.take()
         try:
             self._socket.send(message, call)
@@ -70,16 +68,17 @@ class PendingRemote:
         if not self.done():
             with self._lock:
                 self._wait(time.monotonic() + timeout_s)
-        if self._error is not None:
-            raise self._error
+        if self._failure is not None:
+            kind, why = self._failure
+            raise kind(why)
         return None if self._answer is None else self._read(self._answer)
 
     def cancel(self) -> None:
         """Give up the lookup and what it has promised or will promise."""
         with self._lock:
             self._give_back()
-            if self._error is None:
-                self._error = ServerGoneError("the lookup was given up")
+            if self._failure is None:
+                self._failure = ServerGoneError, "the lookup was given up"
                 with suppress(ServerCallError):
                     self._session.pool.tell(Forsake(self._session.number, self._call))
 
@@ -96,7 +95,7 @@ class PendingRemote:
 
     def _finish(self, outcome: Answer | ServerCallError) -> None:
         if isinstance(outcome, ServerCallError):
-            self._error = outcome
+            self._failure = type(outcome), str(outcome)
         else:
             self._answer = outcome
         self._give_back()

@@ -162,9 +162,12 @@ class RemoteAccess:
         session, answer = self._ask(message, deadline, (run,))
         reserved = _expect(Reserved, answer)
         lease = FillLease(session, reserved.lease)
-        payloads = session.views(reserved.offsets)
-        _check_places(reserved, len(run.digests))
-        return Reservation(run, reserved.places, payloads, lease)
+        try:
+            _check_places(reserved, len(run.digests))
+            return Reservation(run, reserved.places, session.views(reserved.offsets), lease)
+        except ServerConfusedError:
+            lease.abandon()
+            raise
 
     def commit(self, reservation: Reservation, request_id: str, *, deadline: float) -> int:
         """Keep filled blocks; give how many chunks were kept."""
@@ -211,6 +214,7 @@ class RemoteAccess:
         lent = _expect(Lent, answer)
         lease = ReadLease(session, lent.lease, lent.offsets)
         if len(lent.offsets) > len(run.digests) - skip_chunks:
+            lease.close()
             raise ServerConfusedError(f"the cache server lent {len(lent.offsets)} chunks, more than were asked for")
         return lease
 

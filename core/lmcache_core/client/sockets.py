@@ -8,11 +8,16 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Protocol
 
 import zmq
 
-from lmcache_core.client.failures import ServerConfusedError, ServerGoneError, ServerLateError
-from lmcache_core.client.lifeline import Lifeline
+from lmcache_core.client.failures import (
+    RequestTooLongError,
+    ServerConfusedError,
+    ServerGoneError,
+    ServerLateError,
+)
 from lmcache_core.errors import WireError
 from lmcache_core.wire.codec import Encoder, answers
 from lmcache_core.wire.messages import (
@@ -36,6 +41,17 @@ _FAREWELL_MS = 200
 """Longest that closing waits for the last message to leave."""
 
 
+class Watch(Protocol):
+    """A connection that ends when the server dies: a `Lifeline`, or a `Knock` before there is one."""
+
+    @property
+    def fd(self) -> int:
+        """Readable when there is something to ask about."""
+
+    def has_ended(self) -> bool:
+        """Whether the server is dead. Never blocks."""
+
+
 class CallSocket:
     """One DEALER socket. One thread at a time.
 
@@ -46,7 +62,7 @@ class CallSocket:
 
     __slots__ = ("_decode", "_encode", "_lifeline", "_poller", "owed", "raw", "session")
 
-    def __init__(self, raw: zmq.Socket[bytes], lifeline: Lifeline | None, session: int) -> None:
+    def __init__(self, raw: zmq.Socket[bytes], lifeline: Watch | None, session: int) -> None:
         self.raw = raw
         self.session = session
         self.owed: set[int] = set()
@@ -60,15 +76,13 @@ class CallSocket:
         """Send; never waits. `call` is the number of the answer to come, 0 for none.
 
         Raises:
-            ServerConfusedError: The message is longer than any server reads.
+            RequestTooLongError: The message is longer than any server reads.
             ServerGoneError: The socket was closed.
         """
-        frame = self._encode(message)
-        if len(frame) > MOST_MESSAGE_BYTES:
-            raise ServerConfusedError(
-                f"a {type(message).__name__} of {len(frame)} bytes is longer than the {MOST_MESSAGE_BYTES} bytes "
-                "that a cache server reads; ask for fewer tokens at once"
-            )
+        try:
+            frame = self._encode(message)
+        except WireError as error:
+            raise RequestTooLongError(f"{error}; ask for fewer tokens at once") from error
         try:
             self.raw.send(frame, zmq.NOBLOCK)
         except zmq.ZMQError as error:
@@ -90,7 +104,10 @@ class CallSocket:
                 frame = self.raw.recv(0 if quick else zmq.NOBLOCK)
             except zmq.Again:
                 quick = False
-                self._wait(deadline)
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise ServerLateError("the cache server gave no answer in time") from None
+                self.has_input(left_s)
                 continue
             except zmq.ZMQError as error:
                 raise ServerGoneError(f"the cache server cannot be reached: {error}") from error
@@ -106,6 +123,18 @@ class CallSocket:
                 if answer is not None:
                     return answer
         return None
+
+    def has_input(self, timeout_s: float) -> bool:
+        """Wait until something has come, at most so long. Raises ServerGoneError when the server dies first."""
+        if self._poller is None:
+            self._poller = zmq.Poller()
+            self._poller.register(self.raw, zmq.POLLIN)
+            if self._lifeline is not None:
+                self._poller.register(self._lifeline.fd, zmq.POLLIN)
+        ready = [what for what, _ in self._poller.poll(math.ceil(timeout_s * 1000))]
+        if self.raw not in ready and ready and self._lifeline is not None and self._lifeline.has_ended():
+            raise ServerGoneError("the cache server died")
+        return self.raw in ready
 
     def drain(self) -> None:
         """Throw away answers that nobody waits for any more, and give back what they lend."""
@@ -136,19 +165,6 @@ class CallSocket:
             elif isinstance(answer, Found) and answer.chunks:
                 self.send(Forsake(self.session, answer.call))
 
-    def _wait(self, deadline: float) -> None:
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            raise ServerLateError("the cache server gave no answer in time")
-        if self._poller is None:
-            self._poller = zmq.Poller()
-            self._poller.register(self.raw, zmq.POLLIN)
-            if self._lifeline is not None:
-                self._poller.register(self._lifeline.fd, zmq.POLLIN)
-        ready = [what for what, _ in self._poller.poll(math.ceil(left_s * 1000))]
-        if ready and self.raw not in ready:
-            raise ServerGoneError("the cache server died")
-
 
 class SocketPool:
     """Makes, lends and closes the sockets of one session. Any thread.
@@ -159,7 +175,7 @@ class SocketPool:
         lifeline: Of the session; None for none.
     """
 
-    def __init__(self, address: str, *, session: int = 0, lifeline: Lifeline | None = None) -> None:
+    def __init__(self, address: str, *, session: int = 0, lifeline: Watch | None = None) -> None:
         self._address = address
         self._session = session
         self._lifeline = lifeline

@@ -101,7 +101,7 @@ class FakeServer:
         self.lifeline_path = str(self.folder / f"l{self._next}")
         self._listener.bind(self.lifeline_path)
         self._listener.listen()
-        self.memory = os.memfd_create(f"fake-arena-{self.boot_id}")
+        self.memory = os.memfd_create(self.memory_name(self.boot_id))
         self.arena_bytes = self.blocks * self.stride_bytes
         os.ftruncate(self.memory, self.arena_bytes)
         self.lifelines: list[socket.socket] = []
@@ -158,6 +158,10 @@ class FakeServer:
 
     def all(self, kind: type[Any]) -> list[Any]:
         return [message for message in self.received if isinstance(message, kind)]
+
+    def memory_name(self, boot_id: str) -> str:
+        """Of the arena, as `/proc/<pid>/maps` shows it."""
+        return f"fake-arena-{self.folder.name}-{boot_id}"
 
     def end_lifelines(self) -> None:
         for one in self.lifelines:
