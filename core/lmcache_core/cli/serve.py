@@ -24,7 +24,8 @@ from lmcache_core.errors import ConfigError, LMCacheError
 
 log = logging.getLogger(__name__)
 
-_SERVER = "lmcache_core.app:CacheServer"
+_SERVER = "lmcache_core.app.server:CacheServer"
+_EXTRA = frozenset({"msgspec", "zmq"})
 _INSTALL = "pip install 'lmcache-core[server]'"
 
 
@@ -59,12 +60,12 @@ def serve(
     if log_format is not None:
         overrides["log_format"] = log_format
     context.obj.log.step_aside()
-    with ServerLog() as records, StopSignals() as signals:
+    with ServerLog(debug=context.obj.debug) as records, StopSignals() as signals:
         server = _build(config_file, overrides)
         values = server.config.values
         records.begin(values.log_format, "DEBUG" if context.obj.debug else values.log_level)
         try:
-            server.start()
+            _start(server)
             with _addresses(address_file, server.status()):
                 _tell(server)
                 notify("READY=1", f"STATUS=serving at {server.address}")
@@ -80,9 +81,19 @@ def _build(config_file: Path | None, overrides: dict[str, object]) -> Any:
     try:
         server: Any = import_target(_SERVER)
     except ImportError as error:
+        if error.name not in _EXTRA:
+            raise
         raise ConfigError(f"a cache server needs {error.name!r}; run: {_INSTALL}") from error
     with contextlib.redirect_stdout(sys.stderr):
         return server.from_config(config_file, overrides=overrides, environ=os.environ)
+
+
+def _start(server: Any) -> None:
+    try:
+        server.start()
+    except ConfigError as error:
+        # The configuration was right when it was read: the address is taken, and may be free the next time.
+        raise LMCacheError(str(error)) from error
 
 
 def _tell(server: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,13 +12,15 @@ from lmcache_core.cli.status_text import rows_of, table_of
 from lmcache_core.config.configuration import Configuration
 from lmcache_core.registry import PluginRecord, PluginState
 
+_COLUMNS = 100
+_LABEL_COLUMNS = 9
 _UNUSABLE = frozenset({PluginState.FAILED, PluginState.UNAVAILABLE, PluginState.INCOMPATIBLE})
 
 
 def report_lines(
     status: Mapping[str, Any], configuration: Configuration, plugins: Sequence[PluginRecord]
 ) -> Iterator[str]:
-    """Give the report's lines, each at most one thing.
+    """Give the report's lines; a long one is folded.
 
     Args:
         status: The server's own; addresses in it have no credentials.
@@ -61,7 +64,14 @@ def report_fields(
 
 
 def _line(label: str, text: str) -> str:
-    return f"{label:<9}{text}"
+    return textwrap.fill(
+        text,
+        _COLUMNS,
+        initial_indent=f"{label:<{_LABEL_COLUMNS}}",
+        subsequent_indent=" " * _LABEL_COLUMNS,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _why_no_page(wanted: bool, kind: str) -> str:

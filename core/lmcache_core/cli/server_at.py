@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # needs the optional extra server
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PAGE = "lmcache_core.cli.server_page:ServerPage"
+_EXTRA = frozenset({"msgspec", "zmq"})
 _INSTALL = "pip install 'lmcache-core[server]'"
 
 
@@ -48,6 +49,8 @@ def server_at(address: str | None, config_file: Path | None) -> ServerPage:
     try:
         page: Any = import_target(_PAGE)
     except ImportError as error:
+        if error.name not in _EXTRA:
+            raise
         raise ConfigError(f"a cache server is asked through {error.name!r}; run: {_INSTALL}") from error
     made: ServerPage = page(_configured(config_file) if address is None else address)
     return made

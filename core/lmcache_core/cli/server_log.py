@@ -26,11 +26,12 @@ class ServerLog:
 
     Args:
         stream: Where the log goes; default stderr.
+        debug: Show tracebacks of a start that failed too.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, *, debug: bool = False) -> None:
         self._out = logging.StreamHandler(sys.stderr if stream is None else stream)
-        self._out.setFormatter(TextFormatter())
+        self._out.setFormatter(TextFormatter(traces=debug))
         self._held = logging.handlers.MemoryHandler(_HELD_RECORDS, _NEVER, self._out)
         self._levels: dict[str, int] = {}
 
@@ -68,12 +69,19 @@ class TextFormatter(logging.Formatter):
     """``2026-01-31T12:00:00.000Z WARNING lmcache_core.storage.guard: RemoteBackend: ...``; then a traceback, indented.
 
     A message is one line whatever is in it: names that a client sent cannot look like another record.
+
+    Args:
+        traces: Whether tracebacks are written.
     """
+
+    def __init__(self, *, traces: bool = True) -> None:
+        super().__init__()
+        self._traces = traces
 
     def format(self, record: logging.LogRecord) -> str:
         """Write one record."""
         line = f"{_when(record)} {record.levelname} {record.name}: {_on_one_line(record.getMessage())}"
-        trace = _trace(self, record)
+        trace = _trace(self, record) if self._traces else ""
         return line if not trace else line + "".join(f"\n  {part}" for part in trace.splitlines())
 
 

@@ -100,6 +100,17 @@ def test_what_was_logged_before_a_start_that_failed_is_not_lost(out: io.StringIO
     assert out.getvalue().endswith("WARNING lmcache_core.test_of_the_log: early\n")
 
 
+@pytest.mark.parametrize(("debug", "lines"), [(False, 1), (True, 5)])
+def test_a_start_that_failed_shows_tracebacks_on_demand(out: io.StringIO, debug: bool, lines: int) -> None:
+    with ServerLog(out, debug=debug):
+        try:
+            int("no")
+        except ValueError:
+            LOG.exception("plugin x does not load")
+
+    assert len(out.getvalue().splitlines()) == lines
+
+
 def test_less_severe_records_of_the_project_are_left_out(out: io.StringIO) -> None:
     with ServerLog(out) as log:
         log.begin("text", "WARNING")
