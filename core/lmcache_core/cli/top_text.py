@@ -58,10 +58,16 @@ def top_line(document: Mapping[str, Any], rates: Rates) -> str:
     )
 
 
-def trace(values: Iterable[float | None], columns: int) -> str:
-    """Draw the last values as bars, the newest on the right; the highest is full, and above 0 is never empty."""
+def trace(values: Iterable[float | None], columns: int, full: float | None = None) -> str:
+    """Draw the last values as bars, the newest on the right; above 0 none is empty.
+
+    Args:
+        values: Oldest first; None counts as 0.
+        columns: As many of them are drawn.
+        full: What a full bar is; None for the highest value.
+    """
     shown = [value if value is not None else 0.0 for value in values][-columns:]
-    most = max(shown, default=0.0)
+    most = max(shown, default=0.0) if full is None else full
     steps = len(_BARS) - 1
     return "".join(_BARS[max(round(value / most * steps), value > 0)] if most else _BARS[0] for value in shown).rjust(
         columns
@@ -90,8 +96,9 @@ def _rates(meter: RateMeter, columns: int) -> Table:
     table.add_column("a second", justify="right", min_width=9)
     table.add_column("", min_width=12)
     table.add_column(Text("before", justify="right"), style="cyan", min_width=width, no_wrap=True)
+    hits = trace([one.hit_share for one in past], width, full=1.0)
+    table.add_row("found of what was looked up", Text(_share(now.hit_share), "bold"), "", hits)
     rows = (
-        ("found of what was looked up", _share(now.hit_share), "", [one.hit_share for one in past]),
         ("tokens looked up", count_text(now.requested_tokens), "", [one.requested_tokens for one in past]),
         (
             "tokens retrieved",

@@ -82,7 +82,7 @@ def view(page: BusyPage) -> View:
 def test_a_frame_has_rates_with_their_past(view: View) -> None:
     lines = squeezed(frame(view))
 
-    assert "found of what was looked up 75.0 % ██" in lines
+    assert "found of what was looked up 75.0 % ▆▆" in lines
     assert "tokens looked up 20.0 k ██" in lines
     assert "tokens retrieved 0 2.00 GB/s" in lines
     assert "calls 40 0 refused ██" in lines
@@ -139,6 +139,7 @@ def test_as_many_clients_are_shown_as_fit(view: View) -> None:
 def test_a_trace_is_as_high_as_its_highest() -> None:
     assert trace([0.0, None, 0.001, 4.0, 8.0], 6) == "   ▁▄█"
     assert trace([], 3) == "   "
+    assert trace([0.5, 1.0], 2, full=1.0) == "▄█"
     assert trace([0.0], 2) == "  "
 
 

@@ -143,5 +143,7 @@ def test_the_worker_is_the_same_user_and_reads_the_same_file(unit: Unit, service
     own = dict(worker["Service"])
 
     assert own["User"] == service["User"]
-    assert own["Environment"].split("=")[1] in service["ExecStart"]
+    variables = dict(each.split("=", 1) for each in own["Environment"].split())
+    assert variables["LMCACHE_MODE"] == "server"
+    assert f"--config {variables['LMCACHE_CONFIG_FILE']}" in service["ExecStart"]
     assert {value for _, value in worker["Unit"]} == {"lmcache-server.service"}
