@@ -63,19 +63,19 @@ def connect(
         block_tokens=block_tokens,
     )
     role = "worker" if ranks is None else "scheduler"
-    metrics = CacheMetrics()
-    metrics.instance_info.labels(
-        instance_id=values.lmcache_instance_id or "",
-        model_name=model_name,
-        worker_id=str(rank),
-        role=role,
-        version=__version__,
-    ).set(1)
     return CacheClient(
         parse_address(address or values.server_address or default_address()),
         wish,
         make_adapter=adapter or (lambda chunk_tokens: TensorAdapter(layout, chunk_tokens)),
-        metrics=metrics,
+        metrics=_metrics(values.lmcache_instance_id or "", model_name, rank, role),
         timeout_s=values.blocking_timeout_secs,
         name=f"{role} {rank}",
     )
+
+
+def _metrics(instance_id: str, model_name: str, rank: int, role: str) -> CacheMetrics:
+    metrics = CacheMetrics()
+    metrics.instance_info.labels(
+        instance_id=instance_id, model_name=model_name, worker_id=str(rank), role=role, version=__version__
+    ).set(1)
+    return metrics
