@@ -14,7 +14,7 @@ from transformers import DynamicCache
 from lmcache_core import KVCache, KVLayout
 from lmcache_plugins.transformers.errors import NotCachedError
 from lmcache_plugins.transformers.model_kv import CACHE_ARGUMENT, ModelKV, examine, new_cache
-from lmcache_plugins.transformers.prefix import Owner, PrefixStore, Restored
+from lmcache_plugins.transformers.prefix import Owner, PrefixStore, Restored, owners
 from lmcache_plugins.transformers.prompt import Prompt, Tokens, read_prompt
 from lmcache_plugins.transformers.streamer import SecondRunStreamer
 
@@ -97,7 +97,7 @@ class CachedGeneration:
             self._refuse_state(variant)
             prompt = read_prompt(self._model, args, options)
             kept = new_cache(self._model)
-            rows = Owner(salt, variant, request_id).rows(len(prompt.tokens))
+            rows = owners(len(prompt.tokens), salt=salt, variant=variant, request_id=request_id)
             restored = self._prefixes.restore(prompt, rows, kept)
         except NotCachedError as reason:
             return self._alone(str(reason), None, args, options)
@@ -148,9 +148,7 @@ class CachedGeneration:
                 "a call to generate did without the cache: %s (each reason is said once)", reason, exc_info=error
             )
 
-    def _keep(
-        self, prompt: Prompt, restored: Restored, rows: Sequence[dict[str, str]], kept: DynamicCache, answer: Any
-    ) -> int:
+    def _keep(self, prompt: Prompt, restored: Restored, rows: Sequence[Owner], kept: DynamicCache, answer: Any) -> int:
         try:
             if not self._cache.is_healthy():
                 return 0

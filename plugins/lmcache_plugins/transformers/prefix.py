@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from transformers import DynamicCache
@@ -15,25 +16,25 @@ from lmcache_plugins.transformers.model_kv import ModelKV
 from lmcache_plugins.transformers.prompt import Prompt, Tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose chunks a call reads and writes.
+class Owner(TypedDict):
+    """Whose chunks the calls of one row read and write.
 
     Attributes:
         salt: The tenant's.
         variant: Of the model, such as a LoRA adapter.
-        request_id: For events, and to tie a retrieve to its lookup; ``""`` for one of ours.
+        request_id: For events, and to tie a retrieve to its lookup.
     """
 
     salt: str
     variant: str
     request_id: str
 
-    def rows(self, count: int) -> list[dict[str, str]]:
-        """Arguments for the calls of each row; two rows with one prompt must not share a lookup."""
-        request_id = self.request_id or uuid.uuid4().hex
-        names = [request_id] if count == 1 else [f"{request_id}/{row}" for row in range(count)]
-        return [{"salt": self.salt, "variant": self.variant, "request_id": name} for name in names]
+
+def owners(rows: int, *, salt: str, variant: str, request_id: str) -> list[Owner]:
+    """Name each row of a batch; two rows with one prompt must not share a lookup. ``""`` gets a name of ours."""
+    request_id = request_id or uuid.uuid4().hex
+    names = [request_id] if rows == 1 else [f"{request_id}/{row}" for row in range(rows)]
+    return [Owner(salt=salt, variant=variant, request_id=name) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class PrefixStore:
         self._cache = cache
         self._kv = model_kv
 
-    def restore(self, prompt: Prompt, rows: Sequence[dict[str, str]], target: DynamicCache) -> Restored:
+    def restore(self, prompt: Prompt, rows: Sequence[Owner], target: DynamicCache) -> Restored:
         """Fill an empty cache with the columns that every row of the batch has.
 
         All rows of a `DynamicCache` are equally long, so the row that knows least decides; padding
@@ -90,7 +91,7 @@ class PrefixStore:
         sequences: Sequence[Tokens],
         prompt: Prompt,
         known: Sequence[int],
-        rows: Sequence[dict[str, str]],
+        rows: Sequence[Owner],
         source: DynamicCache,
     ) -> int:
         """Store what the cache does not have yet of each row; give the tokens newly kept.
@@ -111,7 +112,7 @@ class PrefixStore:
                 stored_tokens += self._cache.store(tokens[:full_tokens], kv, **row)
         return stored_tokens
 
-    def _look_up(self, prompts: Sequence[Tokens], rows: Sequence[dict[str, str]]) -> list[int]:
+    def _look_up(self, prompts: Sequence[Tokens], rows: Sequence[Owner]) -> list[int]:
         """Count each row's known tokens. The rows of a batch are loaded from further tiers at the same time."""
         if len(rows) == 1:
             return [self._cache.lookup(prompts[0], **rows[0])]
@@ -124,7 +125,7 @@ class PrefixStore:
         return columns - columns % prompt.slice_tokens if prompt.slice_tokens else columns
 
     def _fetch(
-        self, tokens: Tokens, needed_tokens: int, promised_tokens: int, row: dict[str, str]
+        self, tokens: Tokens, needed_tokens: int, promised_tokens: int, row: Owner
     ) -> tuple[torch.Tensor | None, int]:
         """Retrieve the chunks that cover some tokens; give them, and how many tokens the row now has."""
         chunk_tokens = self._cache.chunk_tokens or 1
