@@ -22,6 +22,9 @@ class ServerView(Protocol):
     def lease_counts(self) -> tuple[int, int]:
         """Reservations that are being filled, and leases that are being read."""
 
+    def oldest_lease_s(self) -> float:
+        """Seconds that the oldest of them has been out; 0 for none."""
+
     def slow_count(self) -> int:
         """Calls that wait for further tiers."""
 
@@ -109,6 +112,11 @@ class ServerCollector(Collector):
         leases.add_metric(("fill",), reserved)
         leases.add_metric(("read",), lent)
         yield leases
+        yield GaugeMetricFamily(
+            "lmcache:server_oldest_lease_seconds",
+            "Seconds that the oldest lease of a client has been out; 0 for none",
+            value=server.oldest_lease_s() if server else 0,
+        )
         yield GaugeMetricFamily(
             "lmcache:server_slow_calls",
             "Calls that wait for tiers behind tier 0",

@@ -223,6 +223,11 @@ class ControlServer:
         """Leases that are being filled, and that are being read."""
         return (0, 0) if self._parts is None else self._parts.desk.lease_counts()
 
+    def oldest_lease_s(self) -> float:
+        """Seconds that the oldest of them has been out; 0 for none."""
+        sessions = [] if self._parts is None else self._parts.desk.describe(time.monotonic())
+        return max((one["oldest_lease_s"] or 0.0 for one in sessions), default=0.0)
+
     def slow_count(self) -> int:
         """Calls that wait for further tiers."""
         return 0 if self._parts is None else len(self._parts.slow_calls[0])

@@ -18,6 +18,9 @@ class ThreeClients:
     def lease_counts(self) -> tuple[int, int]:
         return 2, 1
 
+    def oldest_lease_s(self) -> float:
+        return 612.0
+
     def slow_count(self) -> int:
         return 4
 
@@ -80,4 +83,5 @@ def test_the_server_is_asked_at_each_scrape(tally: ServerTally) -> None:
     assert found["sessions", ()] == 3
     assert found["leases", ("fill",)] == 2
     assert found["leases", ("read",)] == 1
+    assert found["oldest_lease_seconds", ()] == 612.0
     assert found["slow_calls", ()] == 4

@@ -52,6 +52,15 @@ def test_only_what_is_missing_is_reserved(served: Served, worker: Talker) -> Non
     assert worker.reserve("a", "b", "c", "d").places == (1, 3)
 
 
+def test_the_oldest_lease_is_known_as_long_as_it_is_out(served: Served, worker: Talker) -> None:
+    assert served.server.oldest_lease_s() == 0
+    reserved = worker.reserve("a")
+    assert 0 < served.server.oldest_lease_s() < 60
+    worker.ask_for(wire.Done, wire.Commit, lease=reserved.lease)
+
+    assert served.server.oldest_lease_s() == 0
+
+
 def test_chunks_that_another_fills_are_left_out(served: Served, worker: Talker, talk: Talk) -> None:
     worker.reserve("a", "b")
 

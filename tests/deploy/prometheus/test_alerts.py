@@ -15,6 +15,7 @@ from lmcache_core.cli.main import lmcachectl
 from lmcache_core.events.bus import EventBus
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.metrics.health import HealthCollector
+from lmcache_core.metrics.server import ServerCollector, ServerTally
 from lmcache_core.metrics.threads import PeriodicThreadCollector
 from lmcache_core.threads import PeriodicThreadRegistry
 
@@ -42,6 +43,7 @@ def exported() -> set[str]:
     metrics = CacheMetrics()
     metrics.registry.register(PeriodicThreadCollector(PeriodicThreadRegistry()))
     metrics.registry.register(HealthCollector(QuietMonitor()))
+    metrics.registry.register(ServerCollector(ServerTally()))
     EventBus(metrics)  # it shows its own families there
     return {
         f"{family.name}_total" if family.type == "counter" else family.name for family in metrics.registry.collect()
@@ -66,7 +68,7 @@ def names_in(expression: str) -> set[str]:
 def test_there_are_alerts(alerts: list[dict[str, Any]]) -> None:
     names = [alert["alert"] for alert in alerts]
 
-    assert len(names) == len(set(names)) == 16
+    assert len(names) == len(set(names)) == 20
 
 
 def test_every_series_is_exported(alert: dict[str, Any], exported: set[str]) -> None:
