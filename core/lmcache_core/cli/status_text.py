@@ -144,7 +144,7 @@ def tenants(document: Mapping[str, Any]) -> Table:
         table.add_row(
             Text(clean(one.get("tenant")) or "(none)", "bold"),
             bytes_text(one.get("used_bytes")),
-            bytes_text(one.get("quota_bytes")),
+            bytes_text(one.get("quota_bytes") or None),
             share_text(one.get("used_bytes"), one.get("quota_bytes")),
             count_text(one.get("chunks")),
         )
