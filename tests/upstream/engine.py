@@ -122,5 +122,9 @@ class Engine:
         return count
 
     def stop(self) -> None:
+        """Stop it; with its own Redis connector only its monitor, as closing that blocks its event loop for ever."""
+        if str(self.config.remote_url).startswith("redis://"):
+            self.monitor.stop()
+            return
         with contextlib.suppress(Exception):
             self.manager.stop_services()
