@@ -13,6 +13,7 @@ import click
 from lmcache_core.cli.extension import Installed, load_installed
 from lmcache_core.cli.finding import Finding, Grade, fail, ok, warn
 from lmcache_core.cli.machine import examine_machine
+from lmcache_core.cli.server_finding import examine_server
 from lmcache_core.cli.stores import examine_stores
 from lmcache_core.errors import ConfigError, PluginError
 from lmcache_core.loading import Loaded, load
@@ -32,7 +33,7 @@ _COLORS = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
 def doctor(file: Path | None, config_file: Path | None) -> int:
     """Say what works with a configuration and what does not, and what to do.
 
-    Looks at plugins, keys, memory, disk and port, pings every store and runs every health check
+    Looks at plugins, keys, memory, disk, port and server, pings every store and runs every health check
     once; what the checks store they delete. Ends with 0 when nothing fails, else with 1.
     """
     if file is not None and config_file is not None:
@@ -52,6 +53,7 @@ def _examine(config_file: Path | None) -> Iterator[Finding]:
     loaded = yield from _examine_configuration(config_file)
     if loaded is not None:
         yield from examine_machine(loaded.configuration.values)
+        yield from examine_server(loaded.configuration.values)
         yield from examine_stores(loaded)
 
 
