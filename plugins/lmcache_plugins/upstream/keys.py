@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Protocol
 
 from lmcache_core import ChunkKey, KeyNamespace
@@ -33,15 +34,18 @@ class KeyMapper:
         chunk_bytes: Of a full chunk.
     """
 
-    def __init__(self, shapes: object, dtypes: object, chunk_tokens: int, chunk_bytes: int) -> None:
-        self._layout = hashlib.sha256(f"lmcache/1 {shapes} {dtypes}".encode()).hexdigest()[:16]
+    def __init__(
+        self, shapes: Sequence[Sequence[int]], dtypes: Sequence[object], chunk_tokens: int, chunk_bytes: int
+    ) -> None:
+        groups = [f"{_name(dtype)}{list(shape)}" for shape, dtype in zip(shapes, dtypes, strict=True)]
+        self._layout = hashlib.sha256(f"lmcache/1 {groups}".encode()).hexdigest()[:16]
         self._chunk_tokens = chunk_tokens
         self._chunk_bytes = chunk_bytes
         self._namespaces: dict[tuple[str, int, int, str], KeyNamespace] = {}
 
     def map(self, key: UpstreamKey) -> ChunkKey:
         """Map one key."""
-        identity = (key.model_name, key.world_size, key.worker_id, str(key.dtype).removeprefix("torch."))
+        identity = (key.model_name, key.world_size, key.worker_id, _name(key.dtype))
         namespace = self._namespaces.get(identity)
         if namespace is None:
             namespace = self._namespaces[identity] = self._namespace(*identity)
@@ -57,3 +61,7 @@ class KeyMapper:
             chunk_tokens=self._chunk_tokens,
             payload_bytes=self._chunk_bytes,
         )
+
+
+def _name(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")
