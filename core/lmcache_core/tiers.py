@@ -13,6 +13,7 @@ from lmcache_core.loading import Loaded
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.breaker import BreakerTerms
 from lmcache_core.storage.guard import GuardedTier, TierSetup
+from lmcache_core.storage.tenants import TenantQuota, Tenants
 
 _GIB = 1 << 30
 
@@ -73,6 +74,15 @@ def build_tiers(
             GuardedTier(spec.build(plan.url, options, context), setup, metrics, journal=journal, on_failure=on_failure)
         )
     return tiers
+
+
+def build_tenants(values: CoreConfig) -> Tenants:
+    """Say which tenants have a label and a quota of their own."""
+    quotas = [
+        TenantQuota(label=one.name, salt_hash=one.known_hash, quota_bytes=int(one.quota_gib * _GIB))
+        for one in values.tenants
+    ]
+    return Tenants(quotas, int(values.tenant_quota_gib * _GIB))
 
 
 def _breaker_terms(extra: ExtraConfig, timeout_s: float) -> BreakerTerms:

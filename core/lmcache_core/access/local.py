@@ -128,6 +128,11 @@ class LocalAccess:
         run = runs[0]
         self._metrics.requested_tokens.inc(requested)
         self._metrics.hit_tokens.inc(whole.chunks * self._format.chunk_tokens)
+        self._storage.local.tenants.looked_up(
+            run.namespace.salt_hash,
+            requested_tokens=requested,
+            hit_tokens=whole.chunks * self._format.chunk_tokens,
+        )
         self._journal.looked_up(
             run.namespace,
             run.digests,

@@ -33,7 +33,7 @@ from lmcache_core.storage.manager import StorageManager
 from lmcache_core.storage.sweeper import LeaseSweeper
 from lmcache_core.telemetry.start import Telemetry
 from lmcache_core.threads import PeriodicThreadRegistry
-from lmcache_core.tiers import build_tiers
+from lmcache_core.tiers import build_tenants, build_tiers
 from lmcache_core.version import __version__
 from lmcache_core.workers import WorkerPool
 
@@ -186,7 +186,13 @@ class CacheHost:
             self.init_failed_reason = f"{type(error).__name__}: {error}"
             arena, tiers = Arena(ALIGNMENT_BYTES, shared=self._role.shared), []
         return StorageManager(
-            local=LocalCPUBackend(arena, use_hot=self.values.local_cpu, metrics=self.metrics, journal=self.journal),
+            local=LocalCPUBackend(
+                arena,
+                use_hot=self.values.local_cpu,
+                metrics=self.metrics,
+                journal=self.journal,
+                tenants=build_tenants(self.values),
+            ),
             tiers=tiers,
             metrics=self.metrics,
             journal=self.journal,

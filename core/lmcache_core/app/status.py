@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lmcache_core.app.host import CacheHost
+from lmcache_core.contracts.control import TenantUsage
 from lmcache_core.contracts.report import BackendReport, HealthReport
 from lmcache_core.storage import local_cpu
 
@@ -38,9 +39,21 @@ def describe_host(host: CacheHost) -> dict[str, Any]:
             "promises": usage.leases,
         },
         "tiers": [_local_tier(host, report), *(_tier(host, backend) for backend in host.storage.describe())],
+        "tenants": [_tenant(one) for one in host.storage.tenants() if one.bytes_used or one.quota_bytes],
         "counters": {name: _count(host, family) for name, family in _COUNTERS.items()},
         "http": None if fronts.http is None else fronts.http.address,
         "grpc": None if fronts.grpc is None else fronts.grpc.address,
+    }
+
+
+def _tenant(usage: TenantUsage) -> Mapping[str, Any]:
+    return {
+        "tenant": usage.label,
+        "used_bytes": usage.bytes_used,
+        "quota_bytes": usage.quota_bytes or None,
+        "chunks": usage.chunks,
+        "evicted_chunks": usage.evicted_chunks,
+        "refused_blocks": usage.refused_blocks,
     }
 
 

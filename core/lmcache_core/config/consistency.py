@@ -34,6 +34,7 @@ def findings(config: CoreConfig, known: Known | None) -> Iterator[Finding]:
     yield from _staging(config)
     yield from _ping_times(config)
     yield from _remote_names(config)
+    yield from _tenants(config)
     yield from _checks(config)
     if known is not None:
         yield from _policies(config, known)
@@ -82,6 +83,27 @@ def _remote_names(config: CoreConfig) -> Iterator[Finding]:
             text += "; rename one" if other == remote.name else f", written {other!r}; rename one"
             yield Finding((("remotes", index, "name"),), text)
         seen.setdefault(remote.name.casefold(), remote.name)
+
+
+def _tenants(config: CoreConfig) -> Iterator[Finding]:
+    """A tenant has one name and one salt, and shares neither. Salts are secrets: no sentence holds one."""
+    names: set[str] = set()
+    salts: dict[str, str] = {}
+    for index, tenant in enumerate(config.tenants):
+        path: KeyPath = ("tenants", index)
+        if tenant.name.casefold() in names:
+            yield Finding(((*path, "name"),), f"{tenant.name!r} is the name of another tenant; rename one")
+        elif tenant.name.casefold() == "other":
+            yield Finding(((*path, "name"),), "'other' stands for all tenants without an entry; choose another name")
+        names.add(tenant.name.casefold())
+        given = sum(one is not None for one in (tenant.salt, tenant.salt_hash))
+        if tenant.name == "default" and given:
+            yield Finding((path,), "'default' stands for requests without a salt; give it none, or choose another name")
+        elif tenant.name != "default" and given != 1:
+            yield Finding((path,), "needs either salt or salt_hash")
+        elif tenant.known_hash in salts:
+            yield Finding((path,), f"has the salt of tenant {salts[tenant.known_hash]!r}; a salt is one tenant's")
+        salts.setdefault(tenant.known_hash, tenant.name)
 
 
 def _checks(config: CoreConfig) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from lmcache_core.config.words import read_text
 from lmcache_core.contracts.url import StoreURL
 
 _EXTRA: Final = "extra_config"
-_OURS: Final = frozenset({"plugins", "remotes", _EXTRA})
+_OURS: Final = frozenset({"plugins", "remotes", "tenants", _EXTRA})
 _PLUGIN_LISTS: Final = frozenset(
     {"external_backends", "plugin_locations", "remote_storage_plugins", "runtime_plugin_locations", "storage_plugins"}
 )

@@ -15,6 +15,7 @@ from lmcache_core.config.checks import CheckTable
 from lmcache_core.config.policies import Policies
 from lmcache_core.config.server_address import judge_server_address
 from lmcache_core.config.table import Table
+from lmcache_core.contracts.key import hash_salt
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.errors import PluginError
 
@@ -141,6 +142,28 @@ class RemoteTable(Table):
     """Keys of this store that override the global `[extra_config]`, leaf by leaf."""
 
 
+class TenantTable(Table):
+    """One ``[[tenants]]`` entry: a tenant with a quota and a label of its own."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", max_length=63)
+    """Stands for the tenant in metrics and status: letters, digits, `_`, `.` and `-`; unique. `default` stands for
+    requests without a salt; `other` is taken."""
+
+    salt: SecretStr | None = Field(default=None, min_length=1)
+    """The salt that its requests bring. A secret: give it here, or its hash in `salt_hash`."""
+
+    salt_hash: str | None = Field(default=None, pattern=r"^[0-9a-f]{32}$")
+    """The salt's hash, 32 hex digits, so that the salt itself need not be written down."""
+
+    quota_gib: float = Field(default=0.0, ge=0)
+    """GiB of CPU memory that its chunks may take; 0 for no bound."""
+
+    @property
+    def known_hash(self) -> str:
+        """The salt's hash, whichever was given; ``""`` for requests without a salt."""
+        return self.salt_hash or hash_salt(self.salt.get_secret_value() if self.salt else "")
+
+
 class CoreConfig(Table):
     """The whole configuration."""
 
@@ -152,6 +175,10 @@ class CoreConfig(Table):
 
     max_local_cpu_size: float = Field(default=5.0, ge=0)
     """GiB of CPU memory, above 0. With `local_cpu = false` it is the memory that other stores load through."""
+
+    tenant_quota_gib: float = Field(default=0.0, ge=0)
+    """GiB of that memory that the chunks of one tenant, a salt, may take where `[[tenants]]` does not name it; 0 for no
+    bound. Requests without a salt are one tenant."""
 
     local_disk: Annotated[str, AfterValidator(_disk_path)] | None = None
     """Directory of the disk tier, a path or a `file://` address. Needs `max_local_disk_size`."""
@@ -232,6 +259,9 @@ class CoreConfig(Table):
 
     extra_config: ExtraConfig = ExtraConfig()
     """Health keys, and one table for each plugin that has settings."""
+
+    tenants: tuple[TenantTable, ...] = ()
+    """Tenants with a quota and a label of their own; `[[tenants]]`."""
 
     remotes: tuple[RemoteTable, ...] = ()
     """Further stores, asked after `remote_url` in this order."""

@@ -16,7 +16,7 @@ from lmcache_core.config.address import StoreAddress
 
 MASK = "**********"
 _SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?$|passw|secret|token|credential|private|api_?key|access_?key|auth|dsn|cookie|signature|(^|_)key$",
+    r"pass(word|wd|phrase)?$|passw|secret|token|credential|private|api_?key|access_?key|auth|dsn|cookie|signature|(^|_)key$|(^|_)salt(_hash)?$",
     re.IGNORECASE,
 )
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@")

@@ -84,6 +84,31 @@ class LocalUsage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TenantUsage:
+    """How a tenant fares in tier 0, or several under one label.
+
+    Attributes:
+        label: Never its salt, nor the salt's hash.
+        bytes_used: In blocks, those that are leased or being filled included.
+        quota_bytes: Most that they may be, of each tenant where the label stands for several; 0 for no bound.
+        chunks: That can be found.
+        evicted_chunks: That made room for its own or others' chunks, since start.
+        refused_blocks: Not given to it since start, as all it may have was leased.
+        requested_tokens: In its lookups, since start.
+        hit_tokens: Of them found.
+    """
+
+    label: str
+    bytes_used: int
+    quota_bytes: int
+    chunks: int
+    evicted_chunks: int
+    refused_blocks: int
+    requested_tokens: int
+    hit_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBehindUsage:
     """How the queue in front of one backend fares.
 

@@ -15,6 +15,19 @@ ALIGNMENT_BYTES = 4096
 _POPULATE_BYTES = 64 << 20
 
 
+class Account:
+    """Counts what some blocks take.
+
+    Attributes:
+        used_bytes: In blocks, rounding included. Only `Arena` changes it.
+    """
+
+    __slots__ = ("used_bytes",)
+
+    def __init__(self) -> None:
+        self.used_bytes = 0
+
+
 class Block:
     """A frame's bytes in the arena, shared by counted references.
 
@@ -26,17 +39,24 @@ class Block:
         frame_bytes: Length in use; the arena may round it up.
         sealed: Whether the frame's header and checksum have been written.
         kept_since_s: When tier 0 made it findable, monotonic seconds; 0 before.
+        account: That it is counted in until it is freed.
     """
 
-    __slots__ = ("_arena", "frame_bytes", "kept_since_s", "offset", "references", "sealed")
+    __slots__ = ("_arena", "account", "frame_bytes", "kept_since_s", "offset", "references", "sealed")
 
-    def __init__(self, arena: Arena, offset: int, frame_bytes: int) -> None:
+    def __init__(self, arena: Arena, offset: int, frame_bytes: int, account: Account) -> None:
         self._arena = arena
+        self.account = account
         self.offset = offset
         self.frame_bytes = frame_bytes
         self.references = 1
         self.sealed = False
         self.kept_since_s = 0.0
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes of the arena."""
+        return whole_pages(self.frame_bytes)
 
     @property
     def view(self) -> memoryview:
@@ -83,6 +103,7 @@ class Arena:
         self._extents: list[tuple[int, int]] = [(0, self.capacity_bytes)]  # (offset, bytes), sorted, never adjacent
         self._used_bytes = 0
         self._blocks = 0
+        self._anyone = Account()
 
     def populate(self, stopped: Callable[[], bool]) -> None:
         """Back shared memory with pages, slice by slice, so that no copy pays for their first touch.
@@ -116,9 +137,25 @@ class Arena:
         """Blocks given out and not yet freed."""
         return self._blocks
 
-    def allocate(self, frame_bytes: int) -> Block | None:
-        """Give a block with one reference, or None when no extent is large enough. Content is arbitrary."""
-        need = _round_up(frame_bytes)
+    def extents(self) -> list[tuple[int, int]]:
+        """Give offset and bytes of each free extent, by address."""
+        with self._lock:
+            return list(self._extents)
+
+    def fits(self, frame_bytes: int) -> bool:
+        """Whether `allocate` would give a block."""
+        need = whole_pages(frame_bytes)
+        with self._lock:
+            return any(size >= need for _, size in self._extents)
+
+    def allocate(self, frame_bytes: int, account: Account | None = None) -> Block | None:
+        """Give a block with one reference, or None when no extent is large enough. Content is arbitrary.
+
+        Args:
+            frame_bytes: Its length.
+            account: What it is counted in.
+        """
+        need = whole_pages(frame_bytes)
         with self._lock:
             for place, (offset, size) in enumerate(self._extents):
                 if size >= need:
@@ -128,7 +165,9 @@ class Arena:
                         self._extents[place] = (offset + need, size - need)
                     self._used_bytes += need
                     self._blocks += 1
-                    return Block(self, offset, frame_bytes)
+                    block = Block(self, offset, frame_bytes, account or self._anyone)
+                    block.account.used_bytes += need
+                    return block
         return None
 
     def retain(self, blocks: Sequence[Block]) -> None:
@@ -156,7 +195,9 @@ class Arena:
                     raise RuntimeError(f"arena: block at {block.offset} is released more often than it was taken")
                 block.references -= 1
                 if block.references == 0:
-                    self._free(block.offset, _round_up(block.frame_bytes))
+                    size = block.size_bytes
+                    block.account.used_bytes -= size
+                    self._free(block.offset, size)
 
     @staticmethod
     def _take_back(blocks: Sequence[Block], stop: Block) -> None:
@@ -177,5 +218,6 @@ class Arena:
         insort(self._extents, (offset, size))
 
 
-def _round_up(size: int) -> int:
+def whole_pages(size: int) -> int:
+    """Round up to what a block of so many bytes takes."""
     return -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

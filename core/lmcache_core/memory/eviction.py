@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from lmcache_core.memory.arena import Block
+from lmcache_core.memory.owner import Owner
+from lmcache_core.memory.window import FREE, Piece
 
 _INDEX_ALONE = 1
 
@@ -15,6 +17,8 @@ class LRUIndex:
 
     The chunks of one request are ordered from the last to the first, so that the tail of a prompt
     is evicted before its head: a prefix without its head is worth nothing.
+
+    There is one order over all chunks, and one of its own for each owner with a quota.
     """
 
     def __init__(self) -> None:
@@ -30,13 +34,27 @@ class LRUIndex:
         """Give the block without touching its place."""
         return self._blocks.get(digest)
 
+    def size_bytes(self, digest: bytes) -> int:
+        """What a chunk that is here takes of the arena."""
+        return self._blocks[digest].size_bytes
+
     def put(self, digest: bytes, block: Block) -> None:
         """Add as the most recently used; the digest must be new."""
         self._blocks[digest] = block
+        owner = block.account
+        if isinstance(owner, Owner):
+            owner.chunks += 1
+            if owner.order is not None:
+                owner.order[digest] = block
 
     def pop(self, digest: bytes) -> Block | None:
         """Take a block out; None if it is not there."""
-        return self._blocks.pop(digest, None)
+        block = self._blocks.pop(digest, None)
+        if block is not None and isinstance(block.account, Owner):
+            block.account.chunks -= 1
+            if block.account.order is not None:
+                del block.account.order[digest]
+        return block
 
     def leading_run(self, digests: Sequence[bytes]) -> list[Block]:
         """Give the blocks of the leading digests that are all here."""
@@ -50,19 +68,39 @@ class LRUIndex:
         return found
 
     def touch(self, digests: Sequence[bytes]) -> None:
-        """Mark present digests as just used, the first of them last of all to go."""
+        """Mark present digests, all of one owner, as just used, the first of them last of all to go."""
+        if not digests:
+            return
         move = self._blocks.move_to_end
         for digest in reversed(digests):
             move(digest)
+        owner = self._blocks[digests[0]].account
+        if isinstance(owner, Owner) and owner.order is not None:
+            move = owner.order.move_to_end
+            for digest in reversed(digests):
+                move(digest)
 
-    def victims(self) -> Iterator[bytes]:
-        """Give the digests that nobody leases, in the order they should go. Do not change the index meanwhile."""
-        for digest, block in self._blocks.items():
+    def victims(self, owner: Owner | None = None) -> Iterator[bytes]:
+        """Give the digests that nobody leases, in the order they should go. Do not change the index meanwhile.
+
+        Args:
+            owner: Whose chunks alone, one with a quota; None for everybody's.
+        """
+        blocks = self._blocks if owner is None or owner.order is None else owner.order
+        for digest, block in blocks.items():
             if block.references == _INDEX_ALONE:
                 yield digest
 
+    def pieces(self, extents: Sequence[tuple[int, int]], owner: Owner | None = None) -> list[Piece]:
+        """Give free extents and blocks that nobody leases by address, the blocks with their place in the order."""
+        found = [
+            Piece(block.offset, block.size_bytes, rank, digest)
+            for rank, (digest, block) in enumerate(self._blocks.items())
+            if block.references == _INDEX_ALONE and (owner is None or block.account is owner)
+        ]
+        found += [Piece(offset, size_bytes, FREE, b"") for offset, size_bytes in extents]
+        return sorted(found)
+
     def drain(self) -> list[Block]:
         """Take everything out."""
-        blocks = list(self._blocks.values())
-        self._blocks.clear()
-        return blocks
+        return [block for digest in list(self._blocks) if (block := self.pop(digest)) is not None]

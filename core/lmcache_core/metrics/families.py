@@ -5,9 +5,13 @@ Names, units and meanings are LMCache's where it has them. A counter's expositio
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from lmcache_core.contracts.control import TenantUsage
 from lmcache_core.metrics.bus import BusView, EventBusCollector
+from lmcache_core.metrics.tenants import TenantCollector
 
 INSTANCE_LABELS = ("instance_id", "model_name", "worker_id", "role", "version")
 
@@ -100,6 +104,10 @@ class CacheMetrics:
         self.write_behind_limit = self._gauge(
             "write_behind_limit_chunks", "Most chunks that may wait to be written", backend
         )
+
+    def watch_tenants(self, usage: Callable[[], Sequence[TenantUsage]]) -> None:
+        """Show how the tenants of tier 0 fare; told once, by tier 0."""
+        self.registry.register(TenantCollector(usage))
 
     def watch_bus(self, bus: BusView) -> None:
         """Show how the subscribers of an event bus fare; told once, by the bus."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.contracts.key import ChunkKey
@@ -26,6 +27,18 @@ class TierRun:
     tier: GuardedTier
     start: int
     stop: int
+
+
+Plan: TypeAlias = tuple[TierRun, ...]
+"""Runs that follow one another, behind the chunks of tier 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """What a lookup was about, and where it found what is not in tier 0."""
+
+    digests: Sequence[bytes]
+    plan: Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,14 @@ import time
 from collections.abc import Sequence
 
 from lmcache_core.contracts.cache import Cleared
+from lmcache_core.contracts.control import TenantUsage
 from lmcache_core.events.journal import Journal
-from lmcache_core.memory.arena import Arena, Block
+from lmcache_core.memory.arena import Arena, Block, whole_pages
 from lmcache_core.memory.eviction import LRUIndex
+from lmcache_core.memory.owner import Owner
+from lmcache_core.memory.window import coldest_window
 from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.storage.tenants import TenantOwner, Tenants
 
 NAME = "LocalCPUBackend"
 
@@ -30,12 +34,22 @@ class LocalCPUBackend:
         use_hot: The operator's setting, ``local_cpu``.
         metrics: Families to count in.
         journal: Where events go.
+        tenants: Whose blocks there may be, and how many; left out, without any bound.
     """
 
     name = NAME
 
-    def __init__(self, arena: Arena, *, use_hot: bool, metrics: CacheMetrics, journal: Journal) -> None:
+    def __init__(
+        self,
+        arena: Arena,
+        *,
+        use_hot: bool,
+        metrics: CacheMetrics,
+        journal: Journal,
+        tenants: Tenants | None = None,
+    ) -> None:
         self.arena = arena
+        self.tenants = tenants or Tenants()
         self._metrics = metrics
         self._journal = journal
         self._evicted = metrics.evicted_chunks.labels(NAME)
@@ -46,6 +60,7 @@ class LocalCPUBackend:
         self.lent_blocks = 0
         self.refused_blocks = 0
         metrics.local_cache_usage.set_function(lambda: arena.used_bytes)
+        metrics.watch_tenants(self.tenant_usage)
 
     @property
     def use_hot(self) -> bool:
@@ -60,38 +75,91 @@ class LocalCPUBackend:
     def reserve(self, count: int, frame_bytes: int, *, tenant: str = "", during: str = "l1_store") -> list[Block]:
         """Lend up to so many blocks, each with one reference of the caller's, evicting as needed.
 
-        `tenant` is the salt hash on whose behalf the blocks are lent.
+        A tenant that would be above its quota evicts its own chunks; one below it, what was used least lately.
 
-        Fewer than asked for means that everything else is leased; that is counted.
+        Args:
+            count: Blocks wanted.
+            frame_bytes: Length of each.
+            tenant: Salt hash on whose behalf they are lent, and in whose share they count until they are freed.
+            during: For the event of a failure, ``l1_store`` or ``l2_prefetch``.
+
+        Returns:
+            Fewer than asked for mean that everything else the tenant may have is leased; that is counted.
         """
         blocks: list[Block] = []
         with self._lock:
-            while len(blocks) < count:
-                block = self.arena.allocate(frame_bytes)
-                if block is None:
-                    if not self._evict(count - len(blocks)):
-                        break
-                    continue
-                blocks.append(block)
+            owner = self.tenants.of(tenant)
+            allowed = self._allowed(owner, count, whole_pages(frame_bytes))
+            while len(blocks) < allowed:
+                block = self.arena.allocate(frame_bytes, owner)
+                if block is not None:
+                    blocks.append(block)
+                elif not self._make_room(owner, allowed - len(blocks), whole_pages(frame_bytes)):
+                    break
             self.lent_blocks += len(blocks)
             self.refused_blocks += count - len(blocks)
+            owner.tally.refused_blocks += count - len(blocks)
         if len(blocks) < count:
             self._metrics.allocation_failures.inc()
             self._journal.l1_allocation_failed(during, count - len(blocks))
         return blocks
 
-    def _evict(self, count: int) -> int:
+    def _allowed(self, owner: TenantOwner, count: int, size_bytes: int) -> int:
+        """Give the blocks that fit into the owner's quota, once its own least recently used chunks are gone."""
+        if not owner.quota_bytes:
+            return count
+        count = min(count, owner.quota_bytes // size_bytes)
+        over_bytes = owner.used_bytes + count * size_bytes - owner.quota_bytes
+        going: list[bytes] = []
+        for digest in self._index.victims(owner):
+            if over_bytes <= 0:
+                break
+            going.append(digest)
+            over_bytes -= self._index.size_bytes(digest)
+        self._evict(going)
+        return min(count, max(0, owner.quota_bytes - owner.used_bytes) // size_bytes)
+
+    def _make_room(self, owner: TenantOwner, count: int, size_bytes: int) -> bool:
+        """Evict for some of so many blocks, at least one; False where that is not possible."""
         going: list[bytes] = []
         for digest in self._index.victims():
-            going.append(digest)
-            if len(going) == count:
+            if len(going) == count or self._index.size_bytes(digest) < size_bytes:
                 break
+            going.append(digest)
+        self._evict(going or self._neighbours(owner, count, size_bytes))
+        return bool(going) or self.arena.fits(size_bytes)
+
+    def _neighbours(self, owner: TenantOwner, count: int, size_bytes: int) -> list[bytes]:
+        """Choose small chunks side by side; a tenant's own first where the memory is fragmented, not full."""
+        extents = self.arena.extents()
+        scopes: list[Owner | None] = [None]
+        if owner.quota_bytes and sum(free for _, free in extents) >= size_bytes:
+            scopes.insert(0, owner)
+        for scope in scopes:
+            pieces, wanted = self._index.pieces(extents, scope), count
+            while wanted:
+                going = coldest_window(pieces, wanted * size_bytes)
+                if going:
+                    return going
+                wanted //= 2
+        return []
+
+    def _evict(self, going: Sequence[bytes]) -> None:
         blocks = [block for digest in going if (block := self._index.pop(digest)) is not None]
+        if not blocks:
+            return
+        for block in blocks:
+            if isinstance(block.account, TenantOwner):
+                block.account.tally.evicted_chunks += 1
         self.arena.release(blocks)
         self._evicted.inc(len(blocks))
         now_s = time.monotonic()
         self._journal.l1_evicted([now_s - block.kept_since_s for block in blocks])
-        return len(blocks)
+
+    def tenant_usage(self) -> tuple[TenantUsage, ...]:
+        """Tell how each tenant's label fares."""
+        with self._lock:
+            return self.tenants.report()
 
     def commit(self, digests: Sequence[bytes], blocks: Sequence[Block]) -> None:
         """Make filled blocks findable, if `use_hot`; the caller keeps its own references.

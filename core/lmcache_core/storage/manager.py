@@ -6,10 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 
 from lmcache_core.contracts.cache import Cleared
-from lmcache_core.contracts.control import LocalUsage, WriteBehindUsage
+from lmcache_core.contracts.control import LocalUsage, TenantUsage, WriteBehindUsage
 from lmcache_core.contracts.key import ChunkKey
 from lmcache_core.contracts.report import BackendReport
 from lmcache_core.events.journal import Journal
@@ -19,19 +18,11 @@ from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage import local_cpu
 from lmcache_core.storage.bypass import Hold
 from lmcache_core.storage.describe import describe_tier
-from lmcache_core.storage.fetch import Fetcher, TierRun
+from lmcache_core.storage.fetch import Fetcher, Plan, Promised, TierRun
 from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.run import ChunkRun, Found
 from lmcache_core.storage.writeback import WriteBehind
-
-Plan = tuple[TierRun, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Promised:
-    digests: Sequence[bytes]
-    plan: Plan
 
 
 class StorageManager:
@@ -64,7 +55,7 @@ class StorageManager:
         self._journal = journal
         self._metrics = metrics
         self._fetcher = Fetcher(self._arena, metrics, journal)
-        self._promises: PromiseTable[_Promised] = PromiseTable(lease_ttl_s, clock)
+        self._promises: PromiseTable[Promised] = PromiseTable(lease_ttl_s, clock)
         self._closed = False
         self._filling_lock = threading.Lock()
         self._filling: set[bytes] = set()
@@ -89,7 +80,7 @@ class StorageManager:
             raise
         local_chunks = len(lease.blocks)
         chunks = plan[-1].stop if plan else local_chunks
-        promised = _Promised(run.digests, plan)
+        promised = Promised(run.digests, plan)
         return Found(local_chunks, chunks, self._promises.add(request, lease, promised) if chunks else None)
 
     def lookup_resident(self, run: ChunkRun, request: bytes) -> Found | None:
@@ -98,7 +89,7 @@ class StorageManager:
         if len(blocks) < len(run.digests) and not all(tier.is_open() for tier in self.tiers):
             self._arena.release(blocks)
             return None
-        promised = _Promised(run.digests, ())
+        promised = Promised(run.digests, ())
         promise = self._promises.add(request, Lease(self._arena, blocks), promised) if blocks else None
         return Found(len(blocks), len(blocks), promise)
 
@@ -116,7 +107,7 @@ class StorageManager:
         except BaseException:
             self._arena.release(held)
             raise
-        promised = _Promised(run.digests, ())
+        promised = Promised(run.digests, ())
         promise = self._promises.add(request, Lease(self._arena, held), promised) if held else None
         return Found(local_chunks, len(held), promise)
 
@@ -176,7 +167,7 @@ class StorageManager:
             short_chunks = max(0, min(plan[-1].stop, len(run.digests)) - place)
             self._metrics.short_tokens.inc(short_chunks * run.namespace.chunk_tokens)
 
-    def _take(self, run: ChunkRun, request: bytes) -> Promise[_Promised] | None:
+    def _take(self, run: ChunkRun, request: bytes) -> Promise[Promised] | None:
         """Take the request's promise; one of other tokens, under a name used twice, is given up."""
         promise = self._promises.take(request)
         if promise is not None and not run.continues(promise.plan.digests):
@@ -370,6 +361,10 @@ class StorageManager:
             lent_blocks=self.local.lent_blocks,
             refused_blocks=self.local.refused_blocks,
         )
+
+    def tenants(self) -> tuple[TenantUsage, ...]:
+        """Tell how each tenant's label fares in tier 0."""
+        return self.local.tenant_usage()
 
     def write_behind(self) -> list[WriteBehindUsage]:
         """Tell how each tier's write-behind queue fares."""

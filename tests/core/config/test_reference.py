@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from lmcache_core.config.checks import CheckTable
 from lmcache_core.config.described import describe_fields
 from lmcache_core.config.fields import fields_of, table_model
-from lmcache_core.config.model import CoreConfig, ExtraConfig, PluginsTable, RemoteTable, TableOwner
+from lmcache_core.config.model import CoreConfig, ExtraConfig, PluginsTable, RemoteTable, TableOwner, TenantTable
 from lmcache_core.config.schema import json_schema
 from lmcache_core.errors import ConfigError
 from lmcache_core.loading import load
@@ -38,7 +38,7 @@ def models() -> dict[str, type[Any]]:
     for model in (CoreConfig, CheckTable, *(owner.settings for owner in owners())):
         describe_fields(model)
     core = {"core": CoreConfig, "plugins": PluginsTable, "extra_config": ExtraConfig, "remotes": RemoteTable}
-    core["extra_config.checks"] = CheckTable
+    core |= {"extra_config.checks": CheckTable, "tenants": TenantTable}
     return {**core, **{f"extra_config.{owner.settings.table}": owner.settings for owner in owners()}}
 
 
@@ -66,7 +66,7 @@ def table_of(model: type[Any]) -> str:
     schema = model.model_json_schema()["properties"]
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for name, field in fields_of(model).items():
-        if table_model(field.annotation) is None and name != "remotes":
+        if table_model(field.annotation) is None and name not in {"remotes", "tenants"}:
             meaning = (field.description or "").replace("\n", " ").replace("``", "`")
             lines.append(f"| `{name}` | {describe(schema[name])} | {default(field)} | {meaning} |")
     return "\n".join(lines) + "\n"
@@ -102,7 +102,7 @@ def test_the_pages_report_is_what_the_check_says(tmp_path: Path, monkeypatch: py
 def test_every_key_of_the_core_has_a_meaning() -> None:
     lacking = [
         f"{model.__name__}.{name}"
-        for model in (CoreConfig, PluginsTable, ExtraConfig, CheckTable, RemoteTable)
+        for model in (CoreConfig, PluginsTable, ExtraConfig, CheckTable, RemoteTable, TenantTable)
         for name, field in model.model_fields.items()
         if not field.description
     ]
