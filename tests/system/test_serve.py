@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -235,45 +236,49 @@ def test_two_servers_on_one_host_with_two_ranks_each(folder: Path) -> None:
     pages = {"internal_api_server_enabled": True, "internal_api_server_port_start": 0, "chunk_size": 16}
     with ServeProcess(folder, name="a", **pages) as one, ServeProcess(folder, name="b", **pages) as two:
         assert one.addresses["http"] != two.addresses["http"]
-        workers = {server: [worker(server, rank) for rank in range(2)] for server in (one, two)}
-        for server, own in workers.items():
-            for each in own:
-                assert each.stdout is not None
-                assert each.stdout.readline() == "32\n"
-            told = server.status()
-            shown = lmcachectl("status", "--address", server.address).stdout
-            found = [part["registrations"][0] for part in told["sessions"]]
+        with two_ranks(one) as of_one, two_ranks(two) as of_two:
+            for server, pids in ((one, of_one()), (two, of_two())):
+                told = server.status()
+                shown = lmcachectl("status", "--address", server.address).stdout
+                found = [part["registrations"][0] for part in told["sessions"]]
 
-            assert sorted((part["ranks"], part["world_size"]) for part in found) == [([0], 2), ([1], 2)]
-            assert {part["pid"] for part in told["sessions"]} == {each.pid for each in own}
-            assert "0 of 2" in shown
-            assert "1 of 2" in shown
-        for each in (*workers[one], *workers[two]):
-            each.kill()
-            each.communicate(timeout=30)
+                assert sorted((part["ranks"], part["world_size"]) for part in found) == [([0], 2), ([1], 2)]
+                assert {part["pid"] for part in told["sessions"]} == pids
+                assert "0 of 2" in shown
+                assert "1 of 2" in shown
         wait_for(lambda: not one.status()["sessions"] and not two.status()["sessions"])
 
 
-_WORKER = """
-import sys, torch
+_TWO_RANKS = """
+import os, sys, torch
 from lmcache_core import KVLayout, connect
+rank = 0 if os.fork() else 1  # torch takes seconds to import
 layout = KVLayout(num_layers=2, num_kv_heads=2, head_size=4, dtype="float32")
-rank = int(sys.argv[2])
 cache = connect(environ={}, address=sys.argv[1], layout=layout, model_name="m", world_size=2, rank=rank)
-print(cache.store(torch.arange(32), torch.ones(2, 2, 32, 8)), flush=True)
+assert cache.store(torch.arange(32), torch.ones(2, 2, 32, 8)) == 32
+os.write(1, b"%d\\n" % os.getpid())
 sys.stdin.read()
 """
 
 
-def worker(server: ServeProcess, rank: int) -> subprocess.Popen[str]:
-    """A process that stores, says so, and stays."""
-    return subprocess.Popen(
-        [sys.executable, "-c", _WORKER, server.address, str(rank)],
+@contextlib.contextmanager
+def two_ranks(server: ServeProcess) -> Iterator[Callable[[], set[int]]]:
+    """Two processes that store and stay, and are killed at the end; gives a function that waits for their pids."""
+    made = subprocess.Popen(
+        [sys.executable, "-c", _TWO_RANKS, server.address],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env=clean_environ(),
+        start_new_session=True,
     )
+    assert made.stdout is not None
+    lines = made.stdout
+    try:
+        yield lambda: {int(lines.readline()), int(lines.readline())}
+    finally:
+        os.killpg(made.pid, signal.SIGKILL)
+        made.communicate(timeout=30)
 
 
 # -- status and top ---------------------------------------------------------------------------
