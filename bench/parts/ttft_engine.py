@@ -1,0 +1,78 @@
+"""One vLLM engine of ``bench/ttft.py``, run with the Python of an environment that has vLLM.
+
+The first argument is a JSON object: ``model``, ``block_tokens``, ``blocks`` and ``transfer``, which is vLLM's KV
+transfer configuration or null. Then each line of standard input is a request, and each line of the original standard
+output an answer. ``{"encode": text}`` gives ``{"tokens": [...]}``; ``{"prompt": [...], "limit": n}`` gives
+``{"first_token_s": s, "cached_tokens": n, "tokens": [...]}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+
+def main() -> None:
+    """Serve requests until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # vLLM writes to the standard output
+    job = json.loads(sys.argv[1])
+    engine = open_engine(job)
+    tokenizer = engine.get_tokenizer()
+    print("{}", file=answers, flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "encode" in request:
+            answer: dict[str, Any] = {"tokens": tokenizer.encode(request["encode"])}
+        else:
+            answer = generate(engine, request["prompt"], request["limit"])
+        print(json.dumps(answer), file=answers, flush=True)
+    os._exit(0)  # vLLM and what it loads do not always end by themselves
+
+
+def open_engine(job: dict[str, Any]) -> Any:
+    """One process, so that nothing but the engine and its connector is measured."""
+    from vllm import LLM
+    from vllm.config import KVTransferConfig
+    from vllm.triton_utils import dispatcher
+
+    # vLLM 0.32 looks through all modules at start and dies on llvmlite's, which LMCache brings along.
+    dispatcher.vars = plain_vars  # type: ignore[attr-defined]
+    transfer = job["transfer"]
+    return LLM(
+        job["model"],
+        dtype="float32",
+        max_model_len=4096,
+        enforce_eager=True,
+        block_size=job["block_tokens"],
+        num_gpu_blocks_override=job["blocks"],
+        enable_prefix_caching=False,
+        disable_log_stats=False,
+        distributed_executor_backend="uni",
+        kv_transfer_config=None if transfer is None else KVTransferConfig(**transfer),
+    )
+
+
+def plain_vars(value: Any) -> dict[str, Any]:
+    """The builtin, but for objects whose ``__dict__`` is something else."""
+    found = vars(value)
+    return found if isinstance(found, dict) else {}
+
+
+def generate(engine: Any, prompt: list[int], limit: int) -> dict[str, Any]:
+    """Greedily, alone."""
+    from vllm import SamplingParams
+
+    sampling = SamplingParams(temperature=0.0, max_tokens=limit, ignore_eos=True)
+    (output,) = engine.generate([{"prompt_token_ids": prompt}], sampling, use_tqdm=False)
+    return {
+        "first_token_s": output.metrics.first_token_latency,
+        "cached_tokens": output.num_cached_tokens or 0,
+        "tokens": list(output.outputs[0].token_ids),
+    }
+
+
+if __name__ == "__main__":
+    main()

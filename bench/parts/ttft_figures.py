@@ -1,0 +1,158 @@
+"""What ``bench/ttft.py`` has measured, as a table and as verdicts."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+MOST_OF_COLD = 0.10
+MOST_OF_THE_PEER = 0.60
+MOST_OVERHEAD = 1.03
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One request.
+
+    Attributes:
+        side: Which engine.
+        number: Of the round.
+        length: Tokens of the prompt.
+        fraction: How much of the prompt the cache could know.
+        first_token_s: Until the first token.
+        cached_tokens: That the engine took from a cache.
+        tokens: Of the answer.
+    """
+
+    side: str
+    number: int
+    length: int
+    fraction: float
+    first_token_s: float
+    cached_tokens: int
+    tokens: list[int]
+
+    @property
+    def is_as_meant(self) -> bool:
+        """Whether what could be known was used, as far as chunks go, and nothing else."""
+        return (self.cached_tokens > 0) == (self.fraction > 0)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One figure and its aim."""
+
+    title: str
+    figure: float
+    most: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the aim is met."""
+        return self.figure <= self.most
+
+    def line(self) -> str:
+        """For the end of the run."""
+        return f"{self.title:<66} {self.figure:6.3f}   at most {self.most:.2f}   {'holds' if self.holds else 'MISSED'}"
+
+
+class Figures:
+    """All answers of a run."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+
+    def add(self, answer: Answer) -> None:
+        """Take an answer in."""
+        self.answers.append(answer)
+
+    @property
+    def sides(self) -> list[str]:
+        """In the order of their first answer of the first round."""
+        return list(dict.fromkeys(answer.side for answer in self.answers))
+
+    def some(self, side: str, length: int, fraction: float) -> dict[int, Answer]:
+        """By round; those in which the cache did not do what is measured only where there are no others."""
+        found = [one for one in self.answers if (one.side, one.length, one.fraction) == (side, length, fraction)]
+        meant = [one for one in found if one.is_as_meant]
+        return {answer.number: answer for answer in meant or found}
+
+    def median_s(self, side: str, length: int, fraction: float) -> float | None:
+        """Seconds to the first token; None where nothing was measured."""
+        found = [answer.first_token_s for answer in self.some(side, length, fraction).values()]
+        return statistics.median(found) if found else None
+
+    def ratios(self, over: tuple[str, float], under: tuple[str, float], length: int) -> list[float]:
+        """Of one side and fraction to another, of the same prompt."""
+        upper, lower = self.some(over[0], length, over[1]), self.some(under[0], length, under[1])
+        return [upper[n].first_token_s / lower[n].first_token_s for n in sorted(upper.keys() & lower.keys())]
+
+    # -- for people ---------------------------------------------------------------
+
+    def last_line(self, number: int, length: int) -> str:
+        """A round's figures of one length."""
+        texts = []
+        for side in self.sides:
+            found = [one for one in self.answers if (one.side, one.number, one.length) == (side, number, length)]
+            texts.append(f"{side} " + "/".join(f"{one.first_token_s:.2f}" for one in found))
+        return ", ".join(texts) + " s"
+
+    def table(self, lengths: Sequence[int]) -> Iterator[str]:
+        """Medians, with the cached tokens."""
+        yield f"{'prompt':>6} {'known':>6} " + "".join(f"{side:>27}" for side in self.sides)
+        for length in lengths:
+            for fraction in (0.0, 0.5, 1.0):
+                cells = "".join(f"{self._cell(side, length, fraction):>27}" for side in self.sides)
+                yield f"{length:>6} {fraction:>6.0%} {cells}"
+
+    def verdicts(self, alone: str, ours: Sequence[str], peer: str, *, longest: int) -> list[Verdict]:
+        """The aims."""
+        found = []
+        lengths = sorted({answer.length for answer in self.answers})
+        for side in ours:
+            warm = self.ratios((side, 1.0), (side, 0.0), longest)
+            found.append(Verdict(f"{side}: {longest} tokens warm / cold", _median(warm), MOST_OF_COLD))
+            if peer in self.sides:
+                against = self.ratios((side, 1.0), (peer, 1.0), longest)
+                found.append(Verdict(f"{side}: {longest} tokens warm / {peer}", _median(against), MOST_OF_THE_PEER))
+            cold = [ratio for length in lengths for ratio in self.ratios((side, 0.0), (alone, 0.0), length)]
+            found.append(Verdict(f"{side}: cold / {alone}", _median(cold), MOST_OVERHEAD))
+            found.append(Verdict(f"{side}: answers that differ from {alone}", self.differing(side, alone), 0.0))
+        return found
+
+    def notes(self, peers: Sequence[str], ours: Sequence[str], *, longest: int) -> Iterator[str]:
+        """What has no aim."""
+        for side in self.sides:
+            missed = sum(not one.is_as_meant for one in self.answers if one.side == side)
+            if missed and side in (*ours, *peers):
+                yield f"note: {side}: {missed} requests whose known part was not, or not yet, in the cache"
+        for peer in peers:
+            if peer in self.sides:
+                cold = self.ratios((peer, 1.0), (peer, 0.0), longest)
+                ratios = ", ".join(
+                    f"{side} takes {_median(self.ratios((side, 1.0), (peer, 1.0), longest)):.2f} of its warm time"
+                    for side in ours
+                )
+                yield f"note: {peer}: {longest} tokens warm / cold {_median(cold):.3f}; {ratios}"
+
+    def differing(self, side: str, alone: str) -> int:
+        """Answers of a side that are not those of vLLM alone to the same prompt."""
+        right = {(one.number, one.length, one.fraction): one.tokens for one in self.answers if one.side == alone}
+        wrong = 0
+        for one in self.answers:
+            if one.side == side:
+                fraction = 0.0 if one.fraction == 1.0 else one.fraction  # the same prompt again
+                wrong += one.tokens != right[one.number, one.length, fraction]
+        return wrong
+
+    def _cell(self, side: str, length: int, fraction: float) -> str:
+        seconds = self.median_s(side, length, fraction)
+        if seconds is None:
+            return "-"
+        cached = [answer.cached_tokens for answer in self.some(side, length, fraction).values()]
+        return f"{seconds:.3f} s ({statistics.median_low(cached)})"
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else float("inf")
