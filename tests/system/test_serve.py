@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.core.telemetry.collector import Collector
 from tests.redis_server import RedisServer
 from tests.serve_process import ServeProcess, clean_environ, lmcachectl
 
@@ -82,6 +83,25 @@ def test_what_waits_is_written_before_it_ends(folder: Path) -> None:
 
         assert cache.retrieve(TOKENS, out).all()
         assert torch.equal(out, KV)
+
+
+def test_the_last_usage_message_goes_out_before_it_ends(folder: Path) -> None:
+    home = {"HOME": str(folder), "DO_NOT_TRACK": ""}
+    with (
+        Collector() as collector,
+        ServeProcess(
+            folder, chunk_size=16, environ=home, usage_endpoint=f"http://127.0.0.1:{collector.port}"
+        ) as server,
+    ):
+        with client(server) as cache:
+            assert cache.store(TOKENS, KV) == 64
+            assert cache.lookup(TOKENS) == 64
+        assert server.stop() == 0
+        told = collector.of("ContinuousContextMessage")
+
+    assert {one["deployment_mode"] for one in told} == {"mp_server"}
+    assert sum(one["interval_num_stored_tokens"] for one in told) == 64
+    assert sum(one["interval_num_lookup_hit_tokens"] for one in told) == 64
 
 
 def test_a_store_that_hangs_delays_the_end_for_no_longer_than_is_configured(
