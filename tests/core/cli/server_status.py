@@ -77,8 +77,8 @@ _DOCUMENT: Mapping[str, Any] = {
         },
     ],
     "tenants": [
-        {"tenant": "", "used_bytes": 30 << 30, "quota_bytes": None, "chunks": 960},
-        {"tenant": "3f9ac1d2", "used_bytes": 11 << 30, "quota_bytes": 16 << 30, "chunks": 352},
+        {"tenant": "default", "used_bytes": 30 << 30, "quota_bytes": 0, "chunks": 960},
+        {"tenant": "team-a", "used_bytes": 11 << 30, "quota_bytes": 16 << 30, "chunks": 352},
     ],
     "counters": {
         "calls": 1_234_567,

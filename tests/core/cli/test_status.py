@@ -41,9 +41,9 @@ client    pid  model                              rank    leases  oldest  lent  
 worker-1  102  meta-llama/Llama-3.1-70B-Instruct  1 of 2  1       10 min  32.0 MiB  0         0.1 s
 worker-0  101  meta-llama/Llama-3.1-70B-Instruct  0 of 2  2       0.4 s   64.0 MiB  3         0.1 s
 
-tenant    used      quota     share   chunks
-(none)    30.0 GiB  -         -       960
-3f9ac1d2  11.0 GiB  16.0 GiB  68.8 %  352"""
+tenant   used      quota     share   chunks
+default  30.0 GiB  -         -       960
+team-a   11.0 GiB  16.0 GiB  68.8 %  352"""
 
 
 def test_the_whole_screen() -> None:

@@ -92,7 +92,7 @@ def test_a_frame_has_memory_tiers_clients_and_tenants(view: View) -> None:
     shown = frame(view)
 
     assert "memory ███████████████████░░░░░░░░░░░ 41.0 GiB of 64.0 GiB, 96.0 MiB lent" in shown
-    for text in ("● UP for", "RemoteBackend", "worker-1", "3f9ac1d2"):
+    for text in ("● UP for", "RemoteBackend", "worker-1", "team-a"):
         assert text in shown
 
 
