@@ -93,6 +93,9 @@ class CacheMetrics:
         backend = ("backend",)
         self.local_cache_usage = self._gauge("local_cache_usage", "Bytes of the arena in use")
         self.evicted_chunks = self._counter("evicted_chunks", "Chunks evicted to make room", backend)
+        self.eviction_report_errors = self._counter(
+            "eviction_report_errors", "Times a backend raised or gave no answer when asked what it evicted", backend
+        )
         self.allocation_failures = self._counter("allocation_failures", "Blocks refused because the arena was full")
         self.expired_leases = self._counter("expired_leases", "Promises of a lookup that nobody came for")
         self.lost_chunks = self._counter(

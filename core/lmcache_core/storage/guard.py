@@ -16,10 +16,11 @@ from lmcache_core.contracts.control import HealthOptions
 from lmcache_core.contracts.key import ChunkKey
 from lmcache_core.contracts.storage import BackendUsage, Frame, LoadResult, StorageBackend
 from lmcache_core.errors import BackendError, BackendFullError, BackendTimeoutError
-from lmcache_core.events.journal import Journal
+from lmcache_core.events.journal import Journal, TierName
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.breaker import BreakerReport, BreakerState, BreakerTerms, CircuitBreaker, Outcome, Permit
 from lmcache_core.storage.bypass import Bypass
+from lmcache_core.storage.evictions import EvictionWatch
 from lmcache_core.storage.evidence import Evidence
 from lmcache_core.workers import WorkerPool
 
@@ -54,6 +55,7 @@ class TierSetup:
         connections: Calls at once.
         timeout_s: Longest any call may take, ``blocking_timeout_secs`` or the store's own.
         breaker: When to cut the store off and how to let it back.
+        index: Its place behind tier 0, from 0; for events.
     """
 
     name: str
@@ -63,6 +65,7 @@ class TierSetup:
     connections: int
     timeout_s: float
     breaker: BreakerTerms = field(default_factory=BreakerTerms)
+    index: int = 0
 
 
 class GuardedTier:
@@ -98,6 +101,7 @@ class GuardedTier:
         self.name = setup.name
         self.url = setup.url
         self.kind = setup.kind
+        self.known_as = TierName(setup.kind, setup.index)
         self.options = setup.options
         self.connections = setup.connections
         self.timeout_s = setup.timeout_s
@@ -108,9 +112,15 @@ class GuardedTier:
         self._pool = WorkerPool(f"lmcache-{setup.name}", setup.connections)
         self._writers = WorkerPool(f"lmcache-{setup.name}-write", setup.connections)
         self._probes = WorkerPool(f"lmcache-{setup.name}-probe", _PROBE_WORKERS)
+        self._evictions = EvictionWatch(
+            backend.evicted_chunks,
+            self._probes,
+            who=f"{setup.name} ({setup.url})",
+            timeout_s=setup.timeout_s,
+            on_error=metrics.eviction_report_errors.labels(setup.name).inc,
+        )
         self._lock = threading.Lock()
         self._load_failures = 0
-        self._evicted_chunks = 0
         self._refused_writes = 0
         self._seen_down = False
         self._warn_after = 0.0
@@ -328,12 +338,10 @@ class GuardedTier:
         self._breaker_listener(self.name, report)
 
     def _count_evictions(self) -> None:
-        total = self._backend.evicted_chunks()
-        with self._lock:
-            new, self._evicted_chunks = max(0, total - self._evicted_chunks), max(total, self._evicted_chunks)
+        new = self._evictions.take_new()
         if new:
             self._metrics.evicted_chunks.labels(self.name).inc(new)
-            self._journal.l2_evicted(self.kind, new)
+            self._journal.l2_evicted(self.known_as, new)
 
     def _load_failed(self, permit: Permit, error: BackendError) -> None:
         self.breaker.report(permit, _outcome_of(error))

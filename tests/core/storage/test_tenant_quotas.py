@@ -118,3 +118,57 @@ TestTenants = TenantMachine.TestCase
 TestTenants.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestIsolation = IsolationMachine.TestCase
 TestIsolation.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+
+
+class SizesMachine(RuleBasedStateMachine):
+    """Chunks of many sizes, some leased: a block is given exactly where there is a stretch that nobody uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tier = Tier(PAGES)
+        self.held: list[Block] = []
+        self.number = 0
+
+    @rule(pages=st.integers(1, 8), hold=st.booleans())
+    def store(self, pages: int, hold: bool) -> None:
+        possible = self.longest_free_stretch() >= pages
+        blocks = self.tier.local.reserve(1, pages * PAGE)
+        assert len(blocks) == possible
+        self.number += 1
+        self.tier.local.commit([str(self.number).encode()][: len(blocks)], blocks)
+        if hold:
+            self.held += blocks
+        else:
+            self.tier.arena.release(blocks)
+
+    @precondition(lambda self: self.held)
+    @rule(place=st.integers(0, 50))
+    def release(self, place: int) -> None:
+        self.tier.arena.release([self.held.pop(place % len(self.held))])
+
+    @rule(count=st.integers(1, 9), pages=st.integers(1, 3))
+    def store_many(self, count: int, pages: int) -> None:
+        blocks = self.tier.local.reserve(count, pages * PAGE)
+        assert len(blocks) == count or self.longest_free_stretch(blocks) < pages
+        self.tier.arena.release(blocks)
+
+    def longest_free_stretch(self, also: list[Block] | None = None) -> int:
+        used = {
+            block.offset // PAGE + page
+            for block in (*self.held, *(also or ()))
+            for page in range(block.size_bytes // PAGE)
+        }
+        longest = run = 0
+        for page in range(PAGES):
+            run = 0 if page in used else run + 1
+            longest = max(longest, run)
+        return longest
+
+    @invariant()
+    def memory_is_exact(self) -> None:
+        arena = self.tier.arena
+        assert arena.used_bytes + arena.free_bytes == arena.capacity_bytes
+
+
+TestSizes = SizesMachine.TestCase
+TestSizes.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
