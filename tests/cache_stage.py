@@ -148,11 +148,10 @@ class OverTheWire:
             self.cache: Any = stack.enter_context(self.connect(layout))
             self._stack = stack.pop_all()
 
-    def connect(self, layout: KVLayout = LAYOUT, **who: Any) -> Any:
+    def connect(self, layout: KVLayout = LAYOUT, *, timeout_s: float = 10.0, **who: Any) -> Any:
         """Another client of the same server; close it."""
-        return connect(
-            overrides={"server_address": self.server.address}, environ={}, layout=layout, model_name="m", **who
-        )
+        overrides = {"server_address": self.server.address, "blocking_timeout_secs": timeout_s}
+        return connect(overrides=overrides, environ={}, layout=layout, model_name="m", **who)
 
     def held(self) -> tuple[int, int]:
         status: Mapping[str, Any] = self.cache.status()

@@ -24,7 +24,7 @@ ATTEMPT_S = 1.0
 """Longest that one attempt to connect takes."""
 
 _FIRST_RETRY_S = 0.02
-_LAST_RETRY_S = 0.25
+_LAST_RETRY_S = 0.1
 _SLICE_S = 0.25
 """How soon a wait notices that the thread shall stop."""
 

@@ -53,6 +53,7 @@ _ANSWER_SHARE = 0.9
 """Of the time left, what the server may use; the rest is for its answer to arrive."""
 
 _LEAVE_S = 5.0
+_LEAST_NUDGE_GAP_S = 0.02
 _RESTARTED = frozenset({RefusalCode.SESSION, RefusalCode.REGISTRATION})
 
 
@@ -74,11 +75,12 @@ class RemoteAccess:
         name: str,
         threads: PeriodicThreadRegistry | None = None,
     ) -> None:
-        self.link = ServerLink(address, wish, name=name, wake=self.nudge)
+        self.link = ServerLink(address, wish, name=name, wake=self._wake_keeper)
         self._starting = threading.Lock()
         self._keeper: LinkKeeper | None = None
         self._threads = threads
         self._closed = False
+        self._nudge_after_s = 0.0
         _tell_after_fork(self)
         self.link.try_connect(ATTEMPT_S)
         self._start_keeper()
@@ -234,10 +236,11 @@ class RemoteAccess:
         return _expect(StatusReport, answer).document
 
     def nudge(self) -> None:
-        """Let the background thread look for the server now."""
-        keeper = self._keeper
-        if keeper is not None:
-            keeper.wake()
+        """Let the background thread look for the server now, as somebody asks for it; at most every 20 ms."""
+        now_s = time.monotonic()
+        if now_s >= self._nudge_after_s:
+            self._nudge_after_s = now_s + _LEAST_NUDGE_GAP_S
+            self._wake_keeper()
 
     def close(self, timeout_s: float = _LEAVE_S) -> bool:
         """End the session once nobody copies any more; False when somebody still did after so long."""
@@ -299,6 +302,11 @@ class RemoteAccess:
             if self._keeper is None and not self._closed:
                 self._keeper = LinkKeeper(self.link, self._threads)
                 self._keeper.start()
+
+    def _wake_keeper(self) -> None:
+        keeper = self._keeper
+        if keeper is not None:
+            keeper.wake()
 
     def _forked(self) -> None:
         self._starting = threading.Lock()
