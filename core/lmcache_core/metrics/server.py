@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -11,6 +12,11 @@ from prometheus_client.registry import Collector
 
 BOUNDS_S = (10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 5e-3, 25e-3, 100e-3, 1.0, 10.0)
 """Upper ends of the buckets: a ping takes some microseconds, a lookup in a slow store some seconds."""
+
+_BUCKETS = (*map(str, BOUNDS_S), "+Inf")
+
+OUTCOMES = ("ok", "refused", "failed", "forsaken")
+"""What became of a call: served, refused, ended by a fault of the server, or no longer waited for."""
 
 
 class ServerView(Protocol):
@@ -29,44 +35,72 @@ class ServerView(Protocol):
         """Calls that wait for further tiers."""
 
 
+class CallTally:
+    """Calls of one operation, by outcome, and how long they took. One thread writes, any may read."""
+
+    __slots__ = ("buckets", "failed", "forsaken", "ok", "refused", "total_s")
+
+    def __init__(self) -> None:
+        self.ok = 0
+        self.refused = 0
+        self.failed = 0
+        self.forsaken = 0
+        self.buckets = [0] * (len(BOUNDS_S) + 1)
+        self.total_s = 0.0
+
+    def count_ok(self, seconds: float) -> None:
+        """Count a call that was served; this runs once a call."""
+        self.ok += 1
+        self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
+        self.total_s += seconds
+
+    def count(self, outcome: str, seconds: float) -> None:
+        """Count a call that was not."""
+        setattr(self, outcome, getattr(self, outcome) + 1)
+        self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
+        self.total_s += seconds
+
+    def outcomes(self) -> Iterator[tuple[str, int]]:
+        """Give each outcome that there was, and how often."""
+        for outcome in OUTCOMES:
+            number = getattr(self, outcome)
+            if number:
+                yield outcome, number
+
+
 class ServerTally:
     """Plain numbers. One thread writes, any may read; a scrape may be one call behind.
 
     Attributes:
-        calls: By operation and outcome: ``ok``, ``refused``, ``failed`` or ``forsaken``.
         refused: By the code of the refusal.
         blocks_freed: Blocks taken back from clients that died.
     """
 
     def __init__(self) -> None:
-        self.calls: dict[tuple[str, str], int] = {}
+        self._calls: dict[str, CallTally] = {}
         self.refused: dict[str, int] = {}
         self.blocks_freed = 0
-        self._handling: dict[str, list[float]] = {}
 
-    def count(self, operation: str, outcome: str, seconds: float) -> None:
-        """Count one call and the time it took here."""
-        key = (operation, outcome)
-        self.calls[key] = self.calls.get(key, 0) + 1
-        row = self._handling.get(operation)
-        if row is None:
-            row = self._handling[operation] = [0] * (len(BOUNDS_S) + 2)
-        row[bisect_left(BOUNDS_S, seconds)] += 1
-        row[-1] += seconds
+    def of(self, operation: str) -> CallTally:
+        """Give the tally of one operation."""
+        return self._calls.setdefault(operation, CallTally())
 
     def count_refusal(self, code: str) -> None:
         """Count why a call, or a message that is none, was refused."""
         self.refused[code] = self.refused.get(code, 0) + 1
 
+    def calls(self) -> Iterator[tuple[str, str, int]]:
+        """Give operation, outcome and number of calls."""
+        for operation, tally in list(self._calls.items()):
+            for outcome, number in tally.outcomes():
+                yield operation, outcome, number
+
     def handling(self) -> Iterator[tuple[str, list[tuple[str, float]], float]]:
-        """Give operation, cumulated buckets and sum of seconds, of each operation."""
-        for operation, row in list(self._handling.items()):
-            total = 0.0
-            buckets = []
-            for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), row, strict=False):
-                total += count
-                buckets.append((bound, total))
-            yield operation, buckets, row[-1]
+        """Give operation, cumulated buckets and sum of seconds, of each operation that was asked for."""
+        for operation, tally in list(self._calls.items()):
+            counts = tuple(accumulate(tally.buckets))
+            if counts[-1]:
+                yield operation, list(zip(_BUCKETS, map(float, counts), strict=True)), tally.total_s
 
 
 class ServerCollector(Collector):
@@ -127,8 +161,8 @@ class ServerCollector(Collector):
         calls = CounterMetricFamily(
             "lmcache:server_calls", "Calls of clients, by outcome", labels=("operation", "outcome")
         )
-        for labels, number in list(self._tally.calls.items()):
-            calls.add_metric(labels, number)
+        for operation, outcome, number in self._tally.calls():
+            calls.add_metric((operation, outcome), number)
         yield calls
         refused = CounterMetricFamily(
             "lmcache:server_refused_messages", "Messages of clients that were refused, by why", labels=("code",)

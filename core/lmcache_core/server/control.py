@@ -204,13 +204,13 @@ class ControlServer:
     def status(self) -> dict[str, Any]:
         """Tell of sessions and calls, as JSON values."""
         sessions = [] if self._parts is None else self._parts.desk.describe(time.monotonic())
-        calls = list(self._tally.calls.items())
+        calls = [(outcome, number) for _, outcome, number in self._tally.calls()]
         return {
             "boot_id": self.boot_id,
             "sessions": sessions,
             "counters": {
                 "calls": sum(number for _, number in calls),
-                "refused_calls": sum(number for (_, outcome), number in calls if outcome in {"refused", "failed"}),
+                "refused_calls": sum(number for outcome, number in calls if outcome in {"refused", "failed"}),
             },
             "arena": {"leased_bytes": sum(session["leased_bytes"] for session in sessions)},
         }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from lmcache_core.metrics.server import ServerTally
+from lmcache_core.metrics.server import CallTally, ServerTally
 from lmcache_core.server.promises import PromiseLedger
 from lmcache_core.server.refusal import RefusedCallError
 from lmcache_core.server.registration import RegistrationBook
@@ -46,6 +46,17 @@ class Watcher(Protocol):
 Handler: TypeAlias = Callable[[Session, Any, bytes], Message | None]
 """Serves one kind of request of a session; None where no answer is due, or not yet. The bytes say who asks."""
 
+OpenHandler: TypeAlias = Callable[[Any, bytes], Message | None]
+"""Serves one kind of request of anybody."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Service:
+    operation: str
+    tally: CallTally
+    handler: Handler | None
+    open_handler: OpenHandler | None
+
 
 @dataclass(slots=True, kw_only=True)
 class Holdings:
@@ -72,69 +83,68 @@ class Desk:
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
-        self._handlers: dict[type[Any], tuple[Handler, str]] = {}
-        self._open_handlers: dict[type[Any], tuple[Callable[[Any, bytes], Message | None], str]] = {}
+        self._clock = holdings.clock
+        self._served: dict[type[Any], _Service] = {}
         self.sessions: dict[int, Session] = {}
         self._last_ordinal = 0
         self._log_after_s: dict[str, float] = {}
 
     def serve(self, handlers: Mapping[type[Any], Handler]) -> None:
         """Add handlers of requests that need a session."""
-        self._handlers.update({kind: (handler, kind.__name__.lower()) for kind, handler in handlers.items()})
+        for kind, handler in handlers.items():
+            operation = kind.__name__.lower()
+            self._served[kind] = _Service(operation, self._holdings.tally.of(operation), handler, None)
 
-    def serve_anyone(self, handlers: Mapping[type[Any], Callable[[Any, bytes], Message | None]]) -> None:
+    def serve_anyone(self, handlers: Mapping[type[Any], OpenHandler]) -> None:
         """Add handlers of requests that need none."""
-        self._open_handlers.update({kind: (handler, kind.__name__.lower()) for kind, handler in handlers.items()})
+        for kind, handler in handlers.items():
+            operation = kind.__name__.lower()
+            self._served[kind] = _Service(operation, self._holdings.tally.of(operation), None, handler)
 
     # -- requests -----------------------------------------------------------------
 
     def answer(self, request: Request, sender: bytes, began_s: float) -> Message | None:
         """Serve one request; None where no answer is due, or not yet."""
-        kind = type(request)
-        operation = ""
+        service = self._served[type(request)]
         try:
-            found = self._handlers.get(kind)
-            if found is None:
-                opened, operation = self._open_handlers[kind]
-                answer = opened(request, sender)
+            if service.handler is None:
+                answer = service.open_handler(request, sender)  # type: ignore[misc] # it has one or the other
             else:
-                handler, operation = found
-                session = self._known(request.session)  # type: ignore[union-attr] # these kinds have one
+                session = self.sessions.get(request.session)  # type: ignore[union-attr] # these kinds have one
+                if session is None:
+                    return self._refuse(_unknown_session(), getattr(request, "call", None), service.operation, began_s)
                 session.seen_s = began_s
                 session.messages += 1
-                answer = handler(session, request, sender)
+                answer = service.handler(session, request, sender)
         except Exception as error:  # noqa: BLE001 - the border of one call: no request may end the control thread
-            return self._refuse(error, getattr(request, "call", None), operation, began_s)
+            return self._refuse(error, getattr(request, "call", None), service.operation, began_s)
         if answer is not None or not hasattr(request, "call"):
-            self._holdings.tally.count(operation, "ok", self._holdings.clock() - began_s)
+            service.tally.count_ok(self._clock() - began_s)
         return answer
 
     def settle(self, slow: SlowCall) -> Message | None:
         """Answer a call whose work is over; None where nobody waits any more."""
-        seconds = self._holdings.clock() - slow.began_s
+        forsaken = slow.dropped or (slow.session and slow.session not in self.sessions)
         try:
             result = slow.outcome()
-            if slow.dropped or (slow.session and slow.session not in self.sessions):
+            if forsaken:
                 slow.undo(result)
-                self._holdings.tally.count(slow.operation, "forsaken", seconds)
-                return None
-            answer = slow.finish(result)
+            answer = None if forsaken else slow.finish(result)
         except BaseException as error:  # noqa: BLE001 - the border of one call, whose work ran elsewhere
-            if slow.dropped:
-                self._holdings.tally.count(slow.operation, "forsaken", seconds)
-                return None
-            return self._refuse(error, slow.call, slow.operation, slow.began_s)
-        self._holdings.tally.count(slow.operation, "ok", seconds)
+            if not forsaken:
+                return self._refuse(error, slow.call, slow.operation, slow.began_s)
+            answer = None
+        seconds = self._clock() - slow.began_s
+        self._holdings.tally.of(slow.operation).count("forsaken" if forsaken else "ok", seconds)
         return answer
 
     def _refuse(self, error: BaseException, call: int | None, operation: str, began_s: float) -> Message | None:
-        seconds = self._holdings.clock() - began_s
         if isinstance(error, RefusedCallError):
             code, sentence, outcome = error.code, error.sentence, "refused"
         else:
             code, sentence, outcome = RefusalCode.INTERNAL, _internal(operation, error), "failed"
             self._log_once(f"{operation} {type(error).__name__}", operation, error)
-        self._holdings.tally.count(operation, outcome, seconds)
+        self._holdings.tally.of(operation).count(outcome, self._clock() - began_s)
         self._holdings.tally.count_refusal(code)
         return None if call is None else Refused(call, code, sentence, self._holdings.boot_id)
 
@@ -143,14 +153,6 @@ class Desk:
         if now_s >= self._log_after_s.get(kind, 0.0):
             self._log_after_s[kind] = now_s + _LEAST_LOG_GAP_S
             log.error("%s failed in the server (at most one such line in 10 s)", operation, exc_info=error)
-
-    def _known(self, number: int) -> Session:
-        session = self.sessions.get(number)
-        if session is None:
-            raise RefusedCallError(
-                RefusalCode.SESSION, "the server does not know this session: it restarted, or ended it"
-            )
-        return session
 
     # -- sessions -------------------------------------------------------------------
 
@@ -210,5 +212,9 @@ class Desk:
         self._holdings.promises.expire(now_s)
 
 
+def _unknown_session() -> RefusedCallError:
+    return RefusedCallError(RefusalCode.SESSION, "the server does not know this session: it restarted, or ended it")
+
+
 def _internal(operation: str, error: BaseException) -> str:
-    return f"{operation or 'the call'} failed in the server with {type(error).__name__}; its log says more"
+    return f"{operation} failed in the server with {type(error).__name__}; its log says more"

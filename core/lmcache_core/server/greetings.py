@@ -108,7 +108,7 @@ class GreetingCalls:
         if found.number in session.registrations:
             self._holdings.book.leave(found)  # a session holds each once
         session.registrations[found.number] = found
-        chunk_format = found.access.format
+        chunk_format = found.format
         return Registered(message.call, found.number, chunk_format.chunk_tokens, chunk_format.codec.frame_bytes)
 
     def _ping(self, message: Ping, _sender: bytes) -> Message:

@@ -10,6 +10,7 @@ from struct import unpack
 
 import msgspec
 
+from lmcache_core.access.format import ChunkFormat
 from lmcache_core.access.local import LocalAccess
 from lmcache_core.contracts.key import KeyNamespace
 from lmcache_core.contracts.layout import SERVED_KINDS, KVGroup, KVLayout
@@ -20,7 +21,7 @@ from lmcache_core.wire.messages import DIGEST_BYTES, RefusalCode, Register
 
 _MOST_NAME = 512
 _MOST_PARTS = 1024
-_HASH = re.compile(r"[0-9a-f]{32}|")
+_HASH = re.compile(r"[0-9a-f]{32}")
 _ONE_DIGEST = f"{DIGEST_BYTES}s"
 
 
@@ -32,12 +33,14 @@ class Registration:
         number: By which clients name it.
         wish: The first client's message, without its call and session.
         access: The tiers, seen with this model's chunks.
+        format: Of these chunks.
         users: Sessions that hold it.
     """
 
     number: int
     wish: Register
     access: LocalAccess
+    format: ChunkFormat
     users: int = 0
 
     def runs(self, salt_hash: str, variant_hash: str, digests: Sequence[bytes]) -> list[ChunkRun]:
@@ -46,18 +49,18 @@ class Registration:
         Raises:
             RefusedCallError: The digests are not those of this registration's ranks.
         """
-        names = self.access.format.namespaces(_checked(salt_hash), _checked(variant_hash))
+        names = self.format.namespaces(_checked(salt_hash), _checked(variant_hash))
         if len(digests) != len(names):
             raise RefusedCallError(
                 RefusalCode.MALFORMED, f"digests of {len(digests)} ranks came, and {len(names)} are registered"
             )
-        codec = self.access.format.codec
+        codec = self.format.codec
         return [ChunkRun(name, _split(raw), codec) for name, raw in zip(names, digests, strict=True)]
 
     def run(self, salt_hash: str, variant_hash: str, digests: bytes) -> ChunkRun:
         """Give the chunks of the client's own rank; see `runs`."""
-        name = self.access.format.namespaces(_checked(salt_hash), _checked(variant_hash))[0]
-        return ChunkRun(name, _split(digests), self.access.format.codec)
+        name = self.format.namespaces(_checked(salt_hash), _checked(variant_hash))[0]
+        return ChunkRun(name, _split(digests), self.format.codec)
 
 
 class RegistrationBook:
@@ -97,7 +100,7 @@ class RegistrationBook:
         model = (wish.model_name, wish.world_size)
         self._models[model] += 1
         if self._models[model] == 1:
-            self._on_registered(found.access.format.namespaces("", "")[0], kv_layout(wish), wish.model_type)
+            self._on_registered(found.format.namespaces("", "")[0], kv_layout(wish), wish.model_type)
         return found
 
     def _open_new(self, wish: Register) -> Registration:
@@ -107,7 +110,7 @@ class RegistrationBook:
         except LayoutError as error:
             raise RefusedCallError(RefusalCode.LAYOUT, str(error)) from error
         self._last += 1
-        found = self._by_wish[wish] = Registration(self._last, wish, access)
+        found = self._by_wish[wish] = Registration(self._last, wish, access, access.format)
         return found
 
     def leave(self, registration: Registration) -> None:
@@ -168,7 +171,7 @@ def _check(wish: Register) -> None:
 
 
 def _checked(salt_hash: str) -> str:
-    if _HASH.fullmatch(salt_hash) is None:
+    if salt_hash and _HASH.fullmatch(salt_hash) is None:
         raise RefusedCallError(RefusalCode.MALFORMED, "a salt's or variant's hash must be 32 hex digits or nothing")
     return salt_hash
 

@@ -139,7 +139,7 @@ class Session:
                     "model_name": one.wish.model_name,
                     "world_size": one.wish.world_size,
                     "ranks": list(one.wish.ranks),
-                    "chunk_tokens": one.access.format.chunk_tokens,
+                    "chunk_tokens": one.format.chunk_tokens,
                 }
                 for one in list(self.registrations.values())
             ],

@@ -28,9 +28,9 @@ class ThreeClients:
 @pytest.fixture
 def tally() -> ServerTally:
     tally = ServerTally()
-    tally.count("ping", "ok", 20e-6)
-    tally.count("ping", "ok", 30e-6)
-    tally.count("lookup", "refused", 60.0)
+    tally.of("ping").count_ok(20e-6)
+    tally.of("ping").count_ok(30e-6)
+    tally.of("lookup").count("refused", 60.0)
     tally.count_refusal("busy")
     tally.blocks_freed += 5
     return tally
