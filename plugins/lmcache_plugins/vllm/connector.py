@@ -22,6 +22,7 @@ from lmcache_core import ConfigError, LMCacheError
 from lmcache_plugins.vllm.border import Border
 from lmcache_plugins.vllm.exposed import Exposed
 from lmcache_plugins.vllm.facts import cache_facts, check_block_bytes, rank_facts
+from lmcache_plugins.vllm.loads import Ended
 from lmcache_plugins.vllm.opened import OpenedCache, OpenedLookups, open_cache, open_lookups
 from lmcache_plugins.vllm.options import PREFIX, ConnectorOptions, read_options
 from lmcache_plugins.vllm.paged import PagedAdapter
@@ -36,8 +37,7 @@ log = logging.getLogger(__name__)
 _NOTHING = StepPlan()
 _NO_MATCH: Match = (0, False)
 _NO_SAVES: tuple[SaveOrder, ...] = ()
-_NO_REQUESTS: frozenset[str] = frozenset()
-_NO_BLOCKS: frozenset[int] = frozenset()
+_UNKNOWN: Ended | None = None
 
 
 @dataclass
@@ -105,6 +105,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         self._cache: OpenedCache | None = None
         self._opened: OpenedLookups | None = None
         self._scheduler: SchedulerSide | None = None
+        self._bad_blocks: set[int] = set()
         self._worker = WorkerSide(None, block_tokens=1, threaded=self._options.async_load, tally=self._tally)
         if role is KVConnectorRole.SCHEDULER:
             self._greet(transfer)
@@ -164,7 +165,10 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         """Begin the step's loads."""
         del forward_context, kwargs
-        self._border.call("start_load_kv", lambda: self._worker.start_loads(self._plan()), None)
+        side, plan = self._worker, self._plan()
+        started = self._border.call("start_load_kv", lambda: side.start_loads(plan), False)  # noqa: FBT003 - the answer
+        if not started:
+            side.desk.refuse(plan.loads)  # vLLM would wait for them for ever
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         """Do nothing: blocks are complete before vLLM computes on them."""
@@ -179,12 +183,16 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         """Give the requests whose loads have ended; none is ever held back for a store."""
         del finished_req_ids
-        done = self._border.call("get_finished", lambda: self._worker.take_done(self._plan()), set(_NO_REQUESTS))
-        return None, done or None
+        side, plan = self._worker, self._plan()
+        ended = self._border.call("get_finished", lambda: side.take_ended(plan), _UNKNOWN)
+        done, bad_blocks = side.desk.take() if ended is None else ended  # what has ended must be told
+        self._bad_blocks |= bad_blocks
+        return None, (done or None) if self._options.async_load else None
 
     def get_block_ids_with_load_errors(self) -> set[int]:
-        """Give the blocks that vLLM must compute after all."""
-        return self._border.call("get_block_ids_with_load_errors", self._worker.take_bad_blocks, set(_NO_BLOCKS))
+        """Give the blocks that vLLM must compute after all, of the loads that `get_finished` has told."""
+        bad_blocks, self._bad_blocks = self._bad_blocks, set()
+        return bad_blocks
 
     # -- the scheduler's side --------------------------------------------------
 

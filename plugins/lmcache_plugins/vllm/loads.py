@@ -6,10 +6,14 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from lmcache_plugins.vllm.records import LoadOrder
 
 log = logging.getLogger(__name__)
+
+Ended: TypeAlias = tuple[set[str], set[int]]
+"""Requests whose loads have ended, and the blocks that stayed empty."""
 
 _STOP_S = 15.0
 """Longest that closing waits for the load under way."""
@@ -33,7 +37,7 @@ class LoadDesk:
         self._done: set[str] = set()
         self._failed: set[str] = set()
         self._bad_blocks: set[int] = set()
-        self._waiting = 0
+        self._open: set[str] = set()
         self._thread: threading.Thread | None = None
         if threaded:
             self._thread = threading.Thread(target=self._work, name="lmcache-vllm-load", daemon=True)
@@ -41,22 +45,29 @@ class LoadDesk:
 
     def order(self, orders: Sequence[LoadOrder]) -> None:
         """Take orders; carried out when this returns where there is no thread."""
-        with self._ended:
-            self._waiting += len(orders)
         for one in orders:
+            with self._ended:
+                self._open.add(one.request_id)
             if self._thread is None:
                 self._carry_out(one)
             else:
                 self._orders.put(one)
 
-    def take(self, wait_s: float = 0.0) -> tuple[set[str], set[int]]:
+    def refuse(self, orders: Sequence[LoadOrder]) -> None:
+        """End orders, but for those that were taken, as loads that filled nothing."""
+        with self._ended:
+            for one in orders:
+                if one.request_id not in self._open | self._done:
+                    self._end(one, 0)
+
+    def take(self, wait_s: float = 0.0) -> Ended:
         """Give the requests whose loads have ended since the last call, and the blocks that stayed empty.
 
         Args:
             wait_s: How long to wait for one to end, if any is under way.
         """
         with self._ended:
-            if wait_s and self._waiting and not self._done:
+            if wait_s and self._open and not self._done:
                 self._ended.wait(wait_s)
             done, self._done = self._done, set()
             bad_blocks, self._bad_blocks = self._bad_blocks, set()
@@ -85,11 +96,14 @@ class LoadDesk:
         except Exception:  # the border of one order: vLLM waits for its end
             log.exception("lmcache-core: a load of %d blocks failed; vllm computes them", len(order.block_ids))
         finally:
-            bad = order.block_ids[max(filled, order.first_block) :]
             with self._ended:
-                self._waiting -= 1
-                self._done.add(order.request_id)
-                self._bad_blocks.update(bad)
-                if bad:
-                    self._failed.add(order.request_id)
-                self._ended.notify_all()
+                self._open.discard(order.request_id)
+                self._end(order, filled)
+
+    def _end(self, order: LoadOrder, filled: int) -> None:
+        bad = order.block_ids[max(filled, order.first_block) :]
+        self._done.add(order.request_id)
+        self._bad_blocks.update(bad)
+        if bad:
+            self._failed.add(order.request_id)
+        self._ended.notify_all()

@@ -23,11 +23,13 @@ class OpenedCache:
 
     Attributes:
         chunks: What stores and retrieves.
+        manager: Its owner, where the cache is in this process; None where a server has it.
         address: Where its lookups are answered; ``""`` where a server does.
         close: Lets go of it.
     """
 
     chunks: Chunks
+    manager: CacheManager | None
     address: str
     close: Callable[[], None]
 
@@ -60,7 +62,7 @@ def open_cache(
     }
     if options.mode == "server":
         client = connect(options.config_file, **same)
-        return OpenedCache(client, "", client.close)
+        return OpenedCache(client, None, "", client.close)
     manager = CacheManager.from_config(options.config_file, **same)
     manager.start()
     folder = tempfile.mkdtemp(prefix="lmcache-vllm-")  # which only this user can enter
@@ -72,7 +74,7 @@ def open_cache(
         manager.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
-    return OpenedCache(manager.engine, address, close)
+    return OpenedCache(manager.engine, manager, address, close)
 
 
 def open_lookups(options: ConnectorOptions, cards: Sequence[WorkerCard]) -> OpenedLookups:

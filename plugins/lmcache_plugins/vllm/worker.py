@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from lmcache_plugins.vllm.loads import LoadDesk
+from lmcache_plugins.vllm.loads import Ended, LoadDesk
 from lmcache_plugins.vllm.paged import PagedKV
 from lmcache_plugins.vllm.records import LoadOrder, StepPlan
 from lmcache_plugins.vllm.tally import Tally
@@ -33,6 +33,9 @@ class Chunks(Protocol):
 class WorkerSide:
     """Loads and stores. Called by vLLM's worker, one call at a time.
 
+    Attributes:
+        desk: Where loads are carried out.
+
     Args:
         chunks: The cache; None where nothing is cached: then every load fails at once, and vLLM computes.
         block_tokens: vLLM's block size.
@@ -55,26 +58,21 @@ class WorkerSide:
         self._threaded = threaded
         self._tally = tally
         self._clock = clock
-        self._desk = LoadDesk(self._load, threaded=threaded and chunks is not None)
-        self._bad_blocks: set[int] = set()
+        self.desk = LoadDesk(self._load, threaded=threaded and chunks is not None)
         self._unfit: set[str] = set()
 
-    def start_loads(self, plan: StepPlan) -> None:
-        """Begin a step's loads; without a thread they are over when this returns."""
-        self._desk.order(plan.loads)
-        self._unfit = set() if self._threaded else self._desk.take_failed()
+    def start_loads(self, plan: StepPlan) -> bool:
+        """Begin a step's loads, without a thread to their end; give True."""
+        self.desk.order(plan.loads)
+        self._unfit = set() if self._threaded else self.desk.take_failed()
+        return True
 
-    def take_done(self, plan: StepPlan | None) -> set[str]:
-        """Give the requests whose loads beside the steps have ended; `take_bad_blocks` has their failures."""
-        idle = plan is not None and plan.idle and self._threaded
-        done, bad_blocks = self._desk.take(_IDLE_WAIT_S if idle else 0.0)
-        self._bad_blocks |= bad_blocks
-        return done if self._threaded else set()
+    def take_ended(self, plan: StepPlan) -> Ended:
+        """Give the requests whose loads have ended since the last call, and the blocks that vLLM must compute.
 
-    def take_bad_blocks(self) -> set[int]:
-        """Give the blocks that vLLM must compute, of all loads that have been reported as ended."""
-        bad_blocks, self._bad_blocks = self._bad_blocks, set()
-        return bad_blocks
+        A step that computes nothing waits a moment for a load under way.
+        """
+        return self.desk.take(_IDLE_WAIT_S if plan.idle and self._threaded else 0.0)
 
     def save(self, plan: StepPlan) -> None:
         """Keep the chunks that the step made full; complete when it returns."""
@@ -96,7 +94,7 @@ class WorkerSide:
 
     def close(self) -> None:
         """End the thread."""
-        self._desk.close()
+        self.desk.close()
 
     def _load(self, order: LoadOrder) -> int:
         wanted_tokens = (len(order.block_ids) - order.first_block) * self._block_tokens

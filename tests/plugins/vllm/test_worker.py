@@ -31,10 +31,10 @@ def side(chunks: Any, tally: Tally, *, threaded: bool = False) -> WorkerSide:
 
 def finish(worker: WorkerSide) -> tuple[set[str], set[int]]:
     """Wait for one load, as vLLM does: step by step."""
-    done: set[str] = set()
-    while not done:
-        done = worker.take_done(StepPlan(idle=True))
-    return done, worker.take_bad_blocks()
+    ended: tuple[set[str], set[int]] = (set(), set())
+    while not ended[0]:
+        ended = worker.take_ended(StepPlan(idle=True))
+    return ended
 
 
 def test_a_load_asks_for_its_tokens_and_blocks(tally: Tally) -> None:
@@ -46,34 +46,31 @@ def test_a_load_asks_for_its_tokens_and_blocks(tally: Tally) -> None:
 def test_a_whole_load_leaves_no_bad_block(tally: Tally) -> None:
     worker = side(Memory(16), tally)
     worker.start_loads(load())
-    assert (worker.take_done(None), worker.take_bad_blocks()) == (set(), set())
+    assert worker.take_ended(StepPlan()) == ({"r"}, set())
 
 
 def test_a_short_load_reports_the_blocks_from_the_first_missing_on(tally: Tally) -> None:
     worker = side(Memory(8), tally)
     worker.start_loads(load())
-    worker.take_done(None)
-    assert (worker.take_bad_blocks(), worker.take_bad_blocks()) == ({7, 8}, set())
+    assert [worker.take_ended(StepPlan()) for _ in range(2)] == [({"r"}, {7, 8}), (set(), set())]
 
 
 def test_blocks_that_vllm_computed_are_never_reported(tally: Tally) -> None:
     worker = side(Memory(0), tally)
     worker.start_loads(load(first=3))
-    worker.take_done(None)
-    assert worker.take_bad_blocks() == {8}
+    assert worker.take_ended(StepPlan())[1] == {8}
 
 
 def test_an_order_without_tokens_reports_all_its_blocks(tally: Tally) -> None:
     worker = side(Memory(16), tally)
     worker.start_loads(load(tokens=0))
-    worker.take_done(None)
-    assert worker.take_bad_blocks() == {5, 6, 7, 8}
+    assert worker.take_ended(StepPlan())[1] == {5, 6, 7, 8}
 
 
 def test_without_a_cache_every_load_is_reported(tally: Tally) -> None:
     worker = side(None, tally, threaded=True)
     worker.start_loads(load())
-    assert (worker.take_done(None), worker.take_bad_blocks()) == ({"r"}, {5, 6, 7, 8})
+    assert worker.take_ended(StepPlan()) == ({"r"}, {5, 6, 7, 8})
 
 
 def test_a_cache_that_raises_is_a_load_that_failed(tally: Tally, caplog: pytest.LogCaptureFixture) -> None:
@@ -81,8 +78,7 @@ def test_a_cache_that_raises_is_a_load_that_failed(tally: Tally, caplog: pytest.
     memory.retrieve = lambda *args, **kwargs: 1 / 0  # type: ignore[method-assign]
     worker = side(memory, tally)
     worker.start_loads(load())
-    worker.take_done(None)
-    assert worker.take_bad_blocks() == {5, 6, 7, 8}
+    assert worker.take_ended(StepPlan())[1] == {5, 6, 7, 8}
     assert caplog.messages == ["lmcache-core: a load of 4 blocks failed; vllm computes them"]
 
 
@@ -110,7 +106,7 @@ def test_a_step_does_not_wait_for_a_load_beside_it(tally: Tally) -> None:
     memory.retrieve = slow  # type: ignore[method-assign]
     worker = side(memory, tally, threaded=True)
     worker.start_loads(load())
-    assert (worker.take_done(StepPlan(idle=True)), worker.take_bad_blocks()) == (set(), set())
+    assert worker.take_ended(StepPlan(idle=True)) == (set(), set())
     go_on.set()
     assert finish(worker) == ({"r"}, set())
     worker.close()
@@ -145,3 +141,17 @@ def test_the_step_that_computes_them_again_is_kept(tally: Tally) -> None:
 def test_without_a_cache_nothing_is_kept(tally: Tally) -> None:
     side(None, tally).save(save())
     assert tally.take() == {}
+
+
+def test_orders_that_were_never_taken_end_empty(tally: Tally) -> None:
+    worker = side(Memory(16), tally, threaded=True)
+    worker.desk.refuse(load().loads)
+    assert worker.take_ended(StepPlan()) == ({"r"}, {5, 6, 7, 8})
+    worker.close()
+
+
+def test_an_order_that_was_taken_is_not_refused_as_well(tally: Tally) -> None:
+    worker = side(Memory(16), tally)
+    worker.start_loads(load())
+    worker.desk.refuse(load().loads)
+    assert worker.take_ended(StepPlan()) == ({"r"}, set())

@@ -1,0 +1,360 @@
+"""The connector without an engine: every hook, in every way that it can fail."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole, supports_hma
+
+from lmcache_plugins.vllm.connector import ConnectorStats, LMCoreConnector, StepMetadata
+from lmcache_plugins.vllm.records import LoadOrder, StepPlan
+
+BLOCKS, BLOCK_TOKENS = 8, 32
+NAMES = ("layer.0", "layer.1")
+
+
+class FullAttentionSpec:
+    """As vLLM's, whose name is what the connector goes by."""
+
+    block_size, num_kv_heads, head_size, dtype, kv_quant_mode = BLOCK_TOKENS, 2, 16, torch.float32, 0
+
+
+class MambaSpec(FullAttentionSpec):
+    pass
+
+
+def vllm_config(extra: dict[str, Any] | None = None, policy: str = "recompute") -> Any:
+    layer = SimpleNamespace(attn_backend=SimpleNamespace(get_name=lambda: "CPU_ATTN"), isa="vec")
+    return SimpleNamespace(
+        kv_transfer_config=SimpleNamespace(
+            kv_connector_extra_config={"lmcache.chunk_size": 32, "lmcache.max_local_cpu_size": 0.01, **(extra or {})},
+            kv_load_failure_policy=policy,
+            is_kv_consumer=True,
+            is_kv_producer=True,
+        ),
+        cache_config=SimpleNamespace(cache_dtype="auto"),
+        compilation_config=SimpleNamespace(static_forward_context=dict.fromkeys(NAMES, layer)),
+        parallel_config=SimpleNamespace(tensor_parallel_size=1, pipeline_parallel_size=1, rank=0),
+        model_config=SimpleNamespace(
+            model="toy", revision=None, quantization=None, hf_config=SimpleNamespace(model_type="toy")
+        ),
+    )
+
+
+def kv_cache_config(spec: Any = FullAttentionSpec) -> Any:
+    return SimpleNamespace(
+        num_blocks=BLOCKS,
+        kv_cache_groups=[SimpleNamespace(layer_names=list(NAMES), kv_cache_spec=spec())],
+        prefix_cacheable_group_ids=(0,),
+    )
+
+
+def kv_caches() -> dict[str, torch.Tensor]:
+    return {name: torch.randn(BLOCKS, 2, BLOCK_TOKENS, 32) for name in NAMES}
+
+
+def a_request(tokens: int = 100, request_id: str = "r") -> Any:
+    return SimpleNamespace(
+        request_id=request_id,
+        all_token_ids=list(range(tokens)),
+        num_prompt_tokens=tokens,
+        num_preemptions=0,
+        cache_salt=None,
+        lora_request=None,
+        mm_features=[],
+    )
+
+
+def a_step(tokens: int = 100, blocks: tuple[int, ...] = (1, 2, 3, 4)) -> Any:
+    new = SimpleNamespace(req_id="r", num_computed_tokens=0, block_ids=(list(blocks),))
+    known = SimpleNamespace(req_ids=[], num_computed_tokens=[], new_block_ids=[], resumed_req_ids=set())
+    return SimpleNamespace(
+        num_scheduled_tokens={"r": tokens}, scheduled_new_reqs=[new], scheduled_cached_reqs=known
+    )
+
+
+def the_blocks(*ids: int) -> Any:
+    return SimpleNamespace(get_block_ids=lambda: (list(ids),))
+
+
+class Pair:
+    """Both sides, as vLLM makes and joins them."""
+
+    def __init__(self, config: Any, caches: Any = None, spec: Any = FullAttentionSpec) -> None:
+        self.caches = kv_caches() if caches is None else caches
+        self.worker = LMCoreConnector(config, KVConnectorRole.WORKER, kv_cache_config(spec))
+        self.worker.register_kv_caches(self.caches)
+        self.scheduler = LMCoreConnector(config, KVConnectorRole.SCHEDULER, kv_cache_config(spec))
+        self.scheduler.set_xfer_handshake_metadata_pp_aware({(0, 0): self.worker.get_handshake_metadata()})
+
+    def close(self) -> None:
+        self.scheduler.shutdown()
+        self.worker.shutdown()
+
+    def admit(self, request: Any, *blocks: int) -> tuple[int | None, bool]:
+        """Have a request matched and given blocks."""
+        found: int | None = None
+        loads = False
+        while found is None:
+            found, loads = self.scheduler.get_num_new_matched_tokens(request, 0)
+        self.scheduler.update_state_after_alloc(request, the_blocks(*blocks), found)
+        return found, loads
+
+    def run(self, step: Any) -> tuple[set[str], set[int]]:
+        """Carry a step out in the worker; give the loads that ended, and the blocks that stayed empty."""
+        metadata = pickle.loads(pickle.dumps(self.scheduler.build_connector_meta(step)))
+        worker = self.worker
+        worker.bind_connector_metadata(metadata)
+        worker.start_load_kv(None)
+        for name in NAMES:
+            worker.wait_for_layer_load(name)
+            worker.save_kv_layer(name, self.caches[name], None)
+        worker.wait_for_save()
+        wanted = {order.request_id for order in metadata.plan.loads}
+        ended: set[str] = set()
+        bad: set[int] = set()
+        while True:
+            ended |= worker.get_finished(set())[1] or set()
+            bad |= worker.get_block_ids_with_load_errors()
+            if ended >= wanted:
+                worker.clear_connector_metadata()
+                return ended, bad
+
+
+@pytest.fixture
+def pair_of() -> Iterator[Callable[..., Pair]]:
+    with ExitStack() as opened:
+
+        def make(*args: Any, **kwargs: Any) -> Pair:
+            made = Pair(*args, **kwargs)
+            opened.callback(made.close)
+            return made
+
+        yield make
+
+
+def idle_step() -> Any:
+    known = SimpleNamespace(req_ids=[], num_computed_tokens=[], new_block_ids=[], resumed_req_ids=set())
+    return SimpleNamespace(num_scheduled_tokens={}, scheduled_new_reqs=[], scheduled_cached_reqs=known)
+
+
+def assert_neutral(pair: Pair) -> None:
+    """Every hook of both sides gives the value that lets vLLM compute."""
+    request = a_request()
+    scheduler, worker = pair.scheduler, pair.worker
+    scheduler.on_new_request(request)
+    assert scheduler.get_num_new_matched_tokens(request, 0) == (0, False)
+    scheduler.update_state_after_alloc(request, the_blocks(1, 2), 0)
+    metadata = scheduler.build_connector_meta(a_step())
+    assert metadata == StepMetadata(StepPlan())
+    worker.bind_connector_metadata(metadata)
+    worker.handle_preemptions(metadata)
+    worker.start_load_kv(None)
+    worker.wait_for_layer_load(NAMES[0])
+    worker.save_kv_layer(NAMES[0], torch.zeros(1), None)
+    worker.wait_for_save()
+    assert worker.get_finished({"r"}) == (None, None)
+    assert worker.get_block_ids_with_load_errors() == set()
+    assert worker.build_connector_worker_meta() is None
+    scheduler.update_connector_output(SimpleNamespace())
+    assert list(scheduler.take_events()) == []
+    assert scheduler.request_finished(request, [1, 2]) == (False, None)
+    assert scheduler.request_finished_all_groups(request, ([1, 2],)) == (False, None)
+    assert scheduler.reset_cache() is None
+
+
+# -- it works ----------------------------------------------------------------
+
+
+def test_blocks_come_back_as_they_were(pair_of: Callable[..., Pair]) -> None:
+    pair = pair_of(vllm_config())
+    before = {name: cache[[1, 2, 3]].clone() for name, cache in pair.caches.items()}
+    assert pair.admit(a_request(), 1, 2, 3, 4) == (0, False)
+    assert pair.run(a_step()) == (set(), set())
+    pair.scheduler.request_finished(a_request(), [1, 2, 3, 4])
+    for cache in pair.caches.values():
+        cache.zero_()
+    assert pair.admit(a_request(request_id="again"), 7, 5, 6, 4) == (96, True)
+    assert pair.run(idle_step()) == ({"again"}, set())
+    for name, cache in pair.caches.items():
+        assert torch.equal(cache[[7, 5, 6]], before[name])
+        assert not cache[4].any()
+
+
+def test_it_is_made_with_and_without_names() -> None:
+    config, blocks = vllm_config(), kv_cache_config()
+    role = KVConnectorRole.SCHEDULER
+    assert LMCoreConnector(config, role, blocks).role is role
+    assert LMCoreConnector(vllm_config=config, role=role, kv_cache_config=blocks).role is role
+
+
+def test_vllm_takes_it_for_a_best_effort_cache_of_its_hybrid_allocator() -> None:
+    connector = LMCoreConnector(vllm_config(), KVConnectorRole.SCHEDULER, kv_cache_config())
+    assert (connector.requires_kv_delivery, supports_hma(connector)) == (False, True)
+
+
+def test_counts_travel_as_a_plain_dictionary(pair_of: Callable[..., Pair]) -> None:
+    pair = pair_of(vllm_config())
+    pair.admit(a_request(), 1, 2, 3, 4)
+    pair.run(a_step())
+    stats = pair.worker.get_kv_connector_stats()
+    assert stats is not None
+    carried = LMCoreConnector.build_kv_connector_stats(stats.to_dict())
+    assert carried is not None
+    assert carried.data["stored_tokens"] == 96
+    assert carried.aggregate(ConnectorStats(data={"stored_tokens": 4})).reduce()["lmcache stored_tokens"] == 100
+    assert pair.worker.get_kv_connector_stats() is None
+
+
+def test_a_reset_forgets_what_was_stored(pair_of: Callable[..., Pair]) -> None:
+    pair = pair_of(vllm_config())
+    pair.admit(a_request(), 1, 2, 3, 4)
+    pair.run(a_step())
+    pair.scheduler.reset_cache()
+    assert pair.admit(a_request(request_id="again"), 7, 5, 6, 4) == (0, False)
+
+
+# -- it cannot begin ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        ({"lmcache.chunk_sizes": 3, "lmcache.remot_url": "x"}, ["chunk_sizes", "remot_url"]),
+        ({"lmcache.mode": "cloud"}, ["lmcache.mode: must be in_process or server, got 'cloud'"]),
+        ({"lmcache.config_file": "/nowhere/lmcache.toml"}, ["/nowhere/lmcache.toml"]),
+        ({"lmcache.remote_url": "carrier-pigeon://roof"}, ["carrier-pigeon"]),
+        ({"lmcache.plugins": {"required": ["database"]}}, ["database"]),
+        ({"lmcache.max_local_cpu_size": 0.0000001}, ["max_local_cpu_size"]),
+    ],
+)
+def test_what_cannot_be_configured_is_a_no_op_that_says_why(
+    pair_of: Callable[..., Pair], caplog: pytest.LogCaptureFixture, extra: dict[str, Any], reason: list[str]
+) -> None:
+    pair = pair_of(vllm_config(extra))
+    assert_neutral(pair)
+    (first, *_) = [message for message in caplog.messages if message.startswith("lmcache-core: nothing is cached, as")]
+    for part in reason:
+        assert part in first
+
+
+def test_a_model_that_cannot_be_cached_is_a_no_op_that_says_why(
+    pair_of: Callable[..., Pair], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert_neutral(pair_of(vllm_config(), spec=MambaSpec))
+    assert "is of kind 'mamba', whose state cannot be rebuilt" in caplog.text
+
+
+@pytest.mark.parametrize("part", ["open_cache", "rank_facts", "cache_facts", "PagedAdapter"])
+def test_a_part_that_raises_at_the_start_is_a_no_op(
+    pair_of: Callable[..., Pair], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, part: str
+) -> None:
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"{part} is broken")
+
+    monkeypatch.setattr(f"lmcache_plugins.vllm.connector.{part}", broken)
+    assert_neutral(pair_of(vllm_config()))
+    assert f"{part} is broken" in caplog.text
+
+
+def test_a_scheduler_that_cannot_reach_the_workers_is_a_no_op(
+    pair_of: Callable[..., Pair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise OSError("no socket")
+
+    monkeypatch.setattr("lmcache_plugins.vllm.connector.open_lookups", broken)
+    assert_neutral(pair_of(vllm_config()))
+
+
+def test_without_cards_the_scheduler_is_a_no_op(caplog: pytest.LogCaptureFixture) -> None:
+    connector = LMCoreConnector(vllm_config(), KVConnectorRole.SCHEDULER, kv_cache_config())
+    connector.set_xfer_handshake_metadata({})
+    assert connector.get_num_new_matched_tokens(a_request(), 0) == (0, False)
+    assert "lmcache-core: nothing is cached, as no worker said what it has" in caplog.messages
+
+
+def test_an_absent_server_is_a_miss(pair_of: Callable[..., Pair], tmp_path: Path) -> None:
+    pair = pair_of(vllm_config({"lmcache.mode": "server", "lmcache.server_address": f"ipc://{tmp_path}/none"}))
+    assert pair.admit(a_request(), 1, 2, 3, 4) == (0, False)
+    assert pair.run(a_step()) == (set(), set())
+
+
+# -- it fails later ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("side", "method", "hook"),
+    [
+        ("scheduler", "match", "get_num_new_matched_tokens"),
+        ("scheduler", "allocated", "update_state_after_alloc"),
+        ("scheduler", "saves", "build_connector_meta"),
+        ("scheduler", "finished", "request_finished"),
+        ("scheduler", "reset", "reset_cache"),
+        ("worker", "start_loads", "start_load_kv"),
+        ("worker", "save", "wait_for_save"),
+        ("worker", "take_ended", "get_finished"),
+        ("worker", "close", "shutdown"),
+    ],
+)
+def test_a_failure_in_a_hook_stays_in_it_and_is_counted(
+    pair_of: Callable[..., Pair], side: str, method: str, hook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = pair_of(vllm_config())
+    pair.admit(a_request(), 1, 2, 3, 4)
+    pair.run(a_step())
+    connector = getattr(pair, side)
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"{method} is broken")
+
+    whole = {name: cache[[5, 6, 7]].clone() for name, cache in pair.caches.items()}
+    monkeypatch.setattr(getattr(connector, f"_{side}"), method, broken)
+    connector.get_kv_connector_stats()
+    found, _ = pair.admit(a_request(request_id="again"), 5, 6, 7, 4)
+    ended, bad = pair.run(idle_step())
+    pair.scheduler.request_finished(a_request(request_id="again"), [5, 6, 7, 4])
+    pair.scheduler.reset_cache()
+    counts = connector.get_kv_connector_stats()
+    if method == "close":
+        pair.worker.shutdown()
+        counts = connector.get_kv_connector_stats()
+    assert counts is not None
+    assert counts.data[f"hook_errors:{hook}"] >= 1
+    if found:  # vLLM waits for the load: it has to end, with its blocks or without
+        assert ended == {"again"}
+        assert bad or not all(torch.equal(cache[[5, 6, 7]], whole[name]) for name, cache in pair.caches.items())
+
+
+def test_an_order_for_a_worker_that_caches_nothing_ends_empty() -> None:
+    worker = LMCoreConnector(vllm_config({"lmcache.mode": "cloud"}), KVConnectorRole.WORKER, kv_cache_config())
+    order = LoadOrder(request_id="r", tokens=torch.arange(64).numpy(), block_ids=(3, 4), first_block=0)
+    worker.bind_connector_metadata(StepMetadata(StepPlan(loads=(order,))))
+    worker.start_load_kv(None)
+    assert worker.get_finished(set()) == (None, {"r"})
+    assert worker.get_block_ids_with_load_errors() == {3, 4}
+
+
+# -- what is said at the start -----------------------------------------------
+
+
+def test_another_failure_policy_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    LMCoreConnector(vllm_config(policy="fail"), KVConnectorRole.SCHEDULER, kv_cache_config())
+    assert caplog.messages == [
+        "lmcache-core: kv_load_failure_policy is 'fail', so vllm ends a request with an error when its kv cannot be "
+        "loaded, as when a store goes away between lookup and load; set it to 'recompute'"
+    ]
+
+
+def test_keys_that_nobody_reads_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    LMCoreConnector(vllm_config({"chunk_size": 3}), KVConnectorRole.SCHEDULER, kv_cache_config())
+    assert caplog.messages == [
+        "lmcache-core: kv_connector_extra_config has chunk_size, which nobody reads; its keys begin with 'lmcache.'"
+    ]
