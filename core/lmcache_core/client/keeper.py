@@ -115,7 +115,7 @@ class LinkKeeper(PeriodicThread):
         except ServerCallError as error:
             self._doubt(pool, str(error))
         else:
-            current = self._current(pool)
+            current = self._link.session_of(pool)
             if answer is not None and current is not None:
                 self._link.heard(current, answer)
 
@@ -134,24 +134,19 @@ class LinkKeeper(PeriodicThread):
         return None
 
     def _silent(self, pool: SocketPool) -> None:
-        current = self._current(pool)
+        current = self._link.session_of(pool)
         if current is not None and current.lifeline is None:
             self._lose(pool, f"has not answered for {SILENT_S:.0f} s")
         else:  # it lives, so whatever it lent us is still lent
             self._doubt(pool, f"the cache server at {self._link.address} has not answered for {SILENT_S:.0f} s")
 
     def _doubt(self, pool: SocketPool, why: str) -> None:
-        current = self._current(pool)
+        current = self._link.session_of(pool)
         if current is not None:
             self._link.unwell(current, why)
 
     def _lose(self, pool: SocketPool, why: str) -> None:
         self._retry_s = _FIRST_RETRY_S
-        current = self._current(pool)
+        current = self._link.session_of(pool)
         if current is not None:
             self._link.lost(current, why)
-
-    def _current(self, pool: SocketPool) -> Session | None:
-        """The session of this pool, while it is the one."""
-        session = self._link.session
-        return session if session is not None and session.pool is pool else None

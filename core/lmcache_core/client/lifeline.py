@@ -30,14 +30,14 @@ class Lifeline:
         self._poll.register(self.fd, select.POLLIN)
 
     def __del__(self) -> None:
-        self.leave_in_child()
+        self.let_go()
 
     def has_ended(self) -> bool:
         """Whether the other side is dead, or talks, which it never does. Never blocks."""
         return bool(self._poll.poll(0))
 
-    def leave_in_child(self) -> None:
-        """Close a forked process's copy, which would keep the connection open when its parent dies."""
+    def let_go(self) -> None:
+        """Close it; by hand only in a forked child, whose copy would keep it open when the parent dies."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)

@@ -84,6 +84,11 @@ class ServerLink:
             self.connect(time.monotonic() + limit_s)
         return self.session is not None
 
+    def session_of(self, pool: SocketPool) -> Session | None:
+        """Give the session of a pool; None once it is over."""
+        session = self.session
+        return session if session is not None and session.pool is pool else None
+
     def lost(self, session: Session, why: str) -> None:
         """A session is over; harmless for one that was over already.
 

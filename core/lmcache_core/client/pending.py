@@ -8,8 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from lmcache_core.client.failures import ServerCallError, ServerGoneError, ServerLateError
-from lmcache_core.client.session import Session
-from lmcache_core.client.sockets import CallSocket
+from lmcache_core.client.sockets import CallSocket, SocketPool
 from lmcache_core.storage.run import Found
 from lmcache_core.wire.messages import Answer, Forsake, Message
 
@@ -17,21 +16,23 @@ from lmcache_core.wire.messages import Answer, Forsake, Message
 class PendingRemote:
     """The `PendingFound` of a lookup over the wire. Any thread, one at a time.
 
+    Holds no session: one that is kept, though long answered, would keep the arena mapped.
+
     Args:
-        session: That is asked.
+        pool: Of the session.
         message: The lookup.
         call: Its number.
         read: Makes what was found of the answer; raises a `ServerCallError` for a refusal.
     """
 
-    def __init__(self, session: Session, message: Message, call: int, read: Callable[[Answer], Found]) -> None:
-        self._session = session
+    def __init__(self, pool: SocketPool, message: Message, call: int, read: Callable[[Answer], Found]) -> None:
+        self._pool = pool
         self._call = call
         self._read = read
         self._lock = threading.Lock()
         self._answer: Answer | None = None
         self._failure: tuple[type[ServerCallError], str] | None = None  # no error: it would hold frames, and those us
-        self._socket: CallSocket | None = session.pool.take()
+        self._socket: CallSocket | None = pool.take()
         try:
             self._socket.send(message, call)
         except BaseException:
@@ -51,7 +52,7 @@ class PendingRemote:
                 return True
             try:
                 answer = socket.peek(self._call)
-                if answer is None and self._session.has_ended():
+                if answer is None and self._pool.is_over():
                     raise ServerGoneError("the cache server died")
             except ServerCallError as error:
                 self._finish(error)
@@ -80,7 +81,7 @@ class PendingRemote:
             if self._failure is None:
                 self._failure = ServerGoneError, "the lookup was given up"
                 with suppress(ServerCallError):
-                    self._session.pool.tell(Forsake(self._session.number, self._call))
+                    self._pool.tell(Forsake(self._pool.session, self._call))
 
     def _wait(self, deadline: float) -> None:
         socket = self._socket
@@ -103,4 +104,4 @@ class PendingRemote:
     def _give_back(self) -> None:
         socket, self._socket = getattr(self, "_socket", None), None
         if socket is not None:
-            self._session.pool.give(socket)
+            self._pool.give(socket)

@@ -114,16 +114,19 @@ class RemoteAccess:
         _check_format(session, runs)
         call = self.link.next_call()
         message = _lookup(runs, request_id, requested_tokens=requested_tokens, deadline=deadline, prefetch=True)
-        most = len(runs[0].digests)
+        most, pool, link = len(runs[0].digests), session.pool, self.link
 
         def read(answer: Answer) -> Found:
+            current = link.session_of(pool)
             if isinstance(answer, Refused) and answer.code in _RESTARTED:
-                self.link.lost(session, "has started anew")
+                if current is not None:
+                    link.lost(current, "has started anew")
                 return self.lookup(runs, request_id, requested_tokens=requested_tokens, deadline=deadline)
-            self._note_refusal(session, answer)
+            if current is not None:
+                self._note_refusal(current, answer)
             return _read_found(answer, most)
 
-        return PendingRemote(session, message(session, call), call, read)
+        return PendingRemote(pool, message(session, call), call, read)
 
     def release(self, runs: Sequence[ChunkRun], request_id: str) -> bool:
         """Give up a lookup's promise; False if there is none."""

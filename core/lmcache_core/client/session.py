@@ -74,10 +74,6 @@ class Session:
             return []
         return self.arena.views(offsets, codec.frame_bytes, codec.frame_bytes - codec.payload_bytes)
 
-    def has_ended(self) -> bool:
-        """Whether the server is known to be dead. Never blocks."""
-        return self.lifeline is not None and self.lifeline.has_ended()
-
     def end(self) -> None:
         """Forget the sockets; the map and the lifeline go with their last user."""
         self.pool.close()
@@ -86,7 +82,7 @@ class Session:
         """In a forked child: close what would keep the parent's session alive, and touch nothing else."""
         self.pool.disown()
         if self.lifeline is not None:
-            self.lifeline.leave_in_child()
+            self.lifeline.let_go()
 
     def leave(self, timeout_s: float) -> bool:
         """Say good-bye once nobody copies any more.

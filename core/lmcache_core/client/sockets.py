@@ -173,11 +173,14 @@ class SocketPool:
         address: A ZeroMQ address.
         session: Number of the session; 0 before there is one.
         lifeline: Of the session; None for none.
+
+    Attributes:
+        session: Number of the session.
     """
 
     def __init__(self, address: str, *, session: int = 0, lifeline: Watch | None = None) -> None:
         self._address = address
-        self._session = session
+        self.session = session
         self._lifeline = lifeline
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._idle: deque[CallSocket] = deque()
@@ -209,6 +212,11 @@ class SocketPool:
         finally:
             self.give(socket)
 
+    def is_over(self) -> bool:
+        """Whether no answer can come any more. Never blocks."""
+        lifeline = self._lifeline
+        return self._closed or (lifeline is not None and lifeline.has_ended())
+
     def take(self) -> CallSocket:
         """Lend a socket. Raises ServerGoneError once the pool is closed."""
         try:
@@ -239,7 +247,7 @@ class SocketPool:
         """Close every socket, those in use when they come back; tell the server if there is something to tell."""
         if farewell is not None:
             self.tell(farewell)
-        self._closed = True
+        self._closed, self._lifeline = True, None
         self._close_idle(_FAREWELL_MS if farewell is not None else 0)
 
     def disown(self) -> None:
@@ -261,7 +269,7 @@ class SocketPool:
         raw.reconnect_ivl = _RECONNECT_MS
         raw.connect_timeout = _CONNECT_TIMEOUT_MS
         raw.connect(self._address)
-        return CallSocket(raw, self._lifeline, self._session)
+        return CallSocket(raw, self._lifeline, self.session)
 
     def _close_idle(self, linger_ms: int = 0) -> None:
         while True:

@@ -145,3 +145,15 @@ def test_interrupts_give_the_blocks_back(client: CacheClient, server: FakeServer
         client.store(TOKENS, some_kv(10))
 
     assert server.wait_for(Abandon).lease
+
+
+def test_a_kept_async_lookup_keeps_no_session(client: CacheClient, server: FakeServer) -> None:
+    answered = client.lookup_async(TOKENS)
+    answered.result()
+    server.on(Lookup, lambda _: None)
+    waiting = client.lookup_async(TOKENS)
+    client.close()
+
+    assert until(waiting.done)
+    assert maps(server, "boot-1") == 0
+    assert (answered.result(), waiting.result()) == (0, 0)
