@@ -128,6 +128,17 @@ def test_bye_ends_the_session(served: Served, worker: Talker) -> None:
     assert served.sessions() == []
 
 
+def test_bye_frees_no_block_that_a_thread_may_still_copy(served: Served, worker: Talker) -> None:
+    worker.reserve("a")
+    worker.say(worker.build(wire.Bye))
+    assert worker.ping().session_known
+    assert served.server.lease_counts() == (1, 0)
+    worker.die()
+
+    assert until(lambda: served.sessions() == [])
+    assert served.is_exact()
+
+
 def test_there_is_an_end_to_sessions(served: Served, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk, "MOST_SESSIONS", 1)
     talk(served).hello()
