@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 import zmq
-from tests.core.server.served import Served, socket_path, until
+from tests.core.server.served import Served, until
 from tests.core.server.talker import Talker, digests
 
 from lmcache_core.errors import ConfigError
@@ -23,6 +23,15 @@ from lmcache_core.wire.messages import MOST_MESSAGE_BYTES, RefusalCode
 
 Talk = Callable[[Served], Talker]
 Serve = Callable[..., Served]
+
+
+class Broken:
+    """A lease that cannot be given back."""
+
+    blocks = ()
+
+    def release(self) -> None:
+        raise RuntimeError("broken on purpose")
 
 
 def refused(answer: object) -> tuple[str, str]:
@@ -325,92 +334,10 @@ def test_a_fault_while_a_session_ends_frees_the_rest(
     worker.retrieve("a")
     worker.reserve("b")
     ((_, reading),) = served.server._parts.desk.sessions[worker.session].readings.items()
-    release = reading.lease.release
-    reading.lease = None  # type: ignore[assignment] # broken on purpose
+    lease, reading.lease = reading.lease, Broken()  # type: ignore[assignment] # on purpose
     worker.die()
 
     assert until(lambda: served.sessions() == [])
     assert until(lambda: served.rig.storage.claims == 0)
     assert "a part of an ended session could not be freed" in caplog.messages
-    release()
-
-
-# -- a server that lends nothing -----------------------------------------------------------
-
-
-def test_an_embedded_server_says_that_it_lends_nothing(serve: Serve, talk: Talk) -> None:
-    welcome = talk(serve(lends=False)).hello()
-
-    assert (welcome.features, welcome.arena_bytes) == (("prefetch",), 0)
-
-
-def test_an_embedded_server_answers_lookups_and_nothing_else(serve: Serve, talk: Talk) -> None:
-    served = serve(lends=False)
-    talker = talk(served)
-    assert talker.attach(talker.hello()) == b"\x01"
-    talker.register()
-    sentence = (
-        RefusalCode.UNSUPPORTED,
-        "this server answers lookups only; its own process stores and retrieves",
-    )
-
-    assert isinstance(talker.lookup("a"), wire.Found)
-    assert refused(talker.ask(wire.Reserve, digests=digests("a"))) == sentence
-    assert refused(talker.ask(wire.Retrieve, digests=digests("a"))) == sentence
-    assert refused(talker.ask(wire.Clear)) == sentence
-
-
-# -- stopping --------------------------------------------------------------------------------
-
-
-def test_a_draining_server_takes_nothing_new(served: Served, worker: Talker, talk: Talk) -> None:
-    reserved = worker.reserve("a")
-    served.server.drain()
-    sentence = (RefusalCode.UNHEALTHY, "the server is stopping")
-
-    assert refused(worker.lookup("a")) == sentence
-    assert refused(worker.ask(wire.Reserve, digests=digests("b"))) == sentence
-    with pytest.raises(AssertionError, match="the server is stopping"):
-        talk(served).hello()
-    assert worker.ask_for(wire.Done, wire.Commit, lease=reserved.lease).count == 1
-
-
-def test_stopping_waits_for_what_is_being_filled(served: Served, worker: Talker) -> None:
-    reserved = worker.reserve("a")
-    stopped: list[bool] = []
-    stopping = threading.Thread(target=lambda: stopped.append(served.server.stop(drain_s=10)))
-    stopping.start()
-    assert until(lambda: not worker.ping().healthy)
-    assert worker.ask_for(wire.Done, wire.Commit, lease=reserved.lease).count == 1
-    stopping.join(10)
-
-    assert stopped == [True]
-    assert served.rig.local.chunks == 1
-
-
-def test_stopping_does_not_wait_for_ever(served: Served, worker: Talker) -> None:
-    worker.reserve("a")
-
-    assert served.server.stop(drain_s=0.05) is False
-    assert served.is_exact()
-
-
-def test_clients_see_the_stop_on_their_lifeline(served: Served, worker: Talker) -> None:
-    served.server.stop()
-
-    assert worker.lifeline is not None
-    assert worker.lifeline.recv(1) == b""
-
-
-def test_a_server_that_was_never_started_stops(folder: Path) -> None:
-    served = Served(socket_path(folder))
-    served.server.claim()
-    served.close()
-
-    assert [path.name for path in folder.iterdir()] == ["s.sock.lock"]
-
-
-def test_the_families_go_with_the_server(served: Served) -> None:
-    assert served.rig.metrics.registry.get_sample_value("lmcache:server_sessions") == 0
-    served.server.stop()
-    assert served.rig.metrics.registry.get_sample_value("lmcache:server_sessions") is None
+    lease.release()
