@@ -183,6 +183,7 @@ class Rig:
             journal=self.journal,
             metrics=self.metrics,
             loaders=self.loaders,
+            engine_id="rig",
         )
         self.engine = CacheEngine(
             self.access,

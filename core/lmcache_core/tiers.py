@@ -49,7 +49,7 @@ def build_tiers(
     """
     values = loaded.configuration.values
     tiers: list[GuardedTier] = []
-    for plan in _plan_tiers(values, rank):
+    for index, plan in enumerate(_plan_tiers(values, rank)):
         lacking = loaded.registry.unusable(plan.url.scheme)
         if lacking is not None:
             raise lacking
@@ -69,6 +69,7 @@ def build_tiers(
             connections=values.backend_connections,
             timeout_s=timeout_s,
             breaker=_breaker_terms(plan.extra_config, timeout_s),
+            index=index,
         )
         tiers.append(
             GuardedTier(spec.build(plan.url, options, context), setup, metrics, journal=journal, on_failure=on_failure)

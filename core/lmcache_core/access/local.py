@@ -30,6 +30,7 @@ class LocalAccess:
         journal: Where events go.
         metrics: Families to count in.
         loaders: Threads that prefetch.
+        engine_id: Names the engine in events.
         counts_tokens: Whether tokens are counted here; False for a rank beside one that counts them.
     """
 
@@ -42,6 +43,7 @@ class LocalAccess:
         journal: Journal,
         metrics: CacheMetrics,
         loaders: WorkerPool,
+        engine_id: str = "",
         counts_tokens: bool = True,
     ) -> None:
         self._storage = storage
@@ -50,6 +52,7 @@ class LocalAccess:
         self._journal = journal
         self._metrics = metrics
         self._loaders = loaders
+        self._engine_id = engine_id
         self._counted = 1 if counts_tokens else 0
 
     @property
@@ -140,6 +143,7 @@ class LocalAccess:
             l1_chunks=whole.l1_chunks,
             found_chunks=whole.chunks,
             request_id=request_id,
+            shape=run.codec.shape,
         )
         return whole
 
@@ -158,7 +162,7 @@ class LocalAccess:
         self._storage.keep(run, reservation.places, reservation.handle)
         self._metrics.stored_tokens.inc(chunks * self._format.chunk_tokens * self._counted)
         self._metrics.stored_bytes.inc(chunks * run.codec.payload_bytes)
-        self._journal.stored(run.namespace, chunks, request_id)
+        self._journal.stored(run.namespace, chunks, request_id, self._engine_id)
         return chunks
 
     def abandon(self, reservation: Reservation) -> None:
@@ -188,7 +192,7 @@ class LocalAccess:
         """Count chunks that reached an engine, and tell the journal."""
         self._metrics.retrieved_tokens.inc(chunks * self._format.chunk_tokens * self._counted)
         self._metrics.retrieved_bytes.inc(chunks * run.codec.payload_bytes)
-        self._journal.retrieved(run.namespace, chunks, request_id)
+        self._journal.retrieved(run.namespace, chunks, request_id, self._engine_id)
 
     def clear(self) -> list[Cleared]:
         """Drop every chunk of the tiers that are this instance's own."""

@@ -74,6 +74,7 @@ class CacheManager:
             journal=self.host.journal,
             metrics=self.metrics,
             loaders=self.host.loaders,
+            engine_id=instance.instance_id,
         )
         self.engine = CacheEngine(
             self.access,

@@ -184,6 +184,7 @@ class CacheServer:
             journal=self.host.journal,
             metrics=self.host.metrics,
             loaders=self.host.loaders,
+            engine_id=f"{wish.model_name}@{wish.ranks[0]}",
             counts_tokens=0 in wish.ranks,
         )
 

@@ -41,11 +41,13 @@ class FrameCodec:
     Attributes:
         payload_bytes: KV bytes of one chunk.
         frame_bytes: Header and payload.
+        shape: Of one chunk's KV, ``(kv, layers, tokens, hidden)``.
     """
 
     def __init__(self, layout: KVLayout, chunk_tokens: int) -> None:
         self.payload_bytes = layout.bytes_per_token * chunk_tokens
         self.frame_bytes = HEADER_BYTES + self.payload_bytes
+        self.shape = layout.kv_shape(chunk_tokens)
         self._fixed = _FIELDS.pack(
             MAGIC,
             VERSION,
@@ -53,7 +55,7 @@ class FrameCodec:
             layout.dtype.encode(),
             self.payload_bytes,
             layout.fingerprint.encode()[:8],
-            *layout.kv_shape(chunk_tokens),
+            *self.shape,
         )
 
     def payload(self, frame: memoryview) -> memoryview:

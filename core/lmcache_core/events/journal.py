@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
+import traceback
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lmcache_core.contracts.event import EventType
-from lmcache_core.contracts.key import KeyNamespace
+from lmcache_core.contracts.key import ChunkKey, KeyNamespace
 from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.events.bus import EventBus
+
+_DEVICE = "cpu"
+"""Where blocks are; an adapter brings an accelerator's KV there."""
+
+_STACK_FRAMES = 12
+
+
+class TierName(NamedTuple):
+    """A store behind tier 0 as events name it: its kind, never its address, and its place in the order."""
+
+    kind: str
+    place: int
+
+    def metadata(self) -> dict[str, Any]:
+        """Give the fields that every event about it has."""
+        return {"l2_name": self.kind, "adapter_index": self.place}
 
 
 class Journal:
@@ -23,24 +42,25 @@ class Journal:
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
+        self._tasks = itertools.count(1)
 
     # -- requests ---------------------------------------------------------------
 
-    def stored(self, namespace: KeyNamespace, chunks: int, request_id: str) -> None:
+    def stored(self, namespace: KeyNamespace, chunks: int, request_id: str, engine_id: str = "") -> None:
         """A request's new chunks are in tier 0."""
         if self._bus.has_subscribers(EventType.MP_STORE_END):
             self._tell(
                 EventType.MP_STORE_END,
-                {"stored_count": chunks, **_amount(namespace, chunks), **_whose(namespace)},
+                {"stored_count": chunks, **self._transfer(namespace, chunks, engine_id), **_whose(namespace)},
                 request_id,
             )
 
-    def retrieved(self, namespace: KeyNamespace, chunks: int, request_id: str) -> None:
+    def retrieved(self, namespace: KeyNamespace, chunks: int, request_id: str, engine_id: str = "") -> None:
         """A request got chunks."""
         if self._bus.has_subscribers(EventType.MP_RETRIEVE_END):
             self._tell(
                 EventType.MP_RETRIEVE_END,
-                {"retrieved_count": chunks, **_amount(namespace, chunks), **_whose(namespace)},
+                {"retrieved_count": chunks, **self._transfer(namespace, chunks, engine_id), **_whose(namespace)},
                 request_id,
             )
 
@@ -53,8 +73,9 @@ class Journal:
         l1_chunks: int,
         found_chunks: int,
         request_id: str,
+        shape: tuple[int, ...] = (),
     ) -> None:
-        """A request asked for a prefix; `l1_chunks` of the `found_chunks` are in tier 0."""
+        """A request asked for a prefix; `l1_chunks` of the `found_chunks` are in tier 0. `shape` is a chunk's."""
         if self._bus.has_subscribers(EventType.MP_LOOKUP):
             self._tell(
                 EventType.MP_LOOKUP,
@@ -64,6 +85,8 @@ class Journal:
                     "chunk_size": namespace.chunk_tokens,
                     "seq_len": requested_tokens,
                     "found_count": found_chunks,
+                    "dtypes": (namespace.dtype,),
+                    "shapes": (shape,),
                     **_whose(namespace),
                 },
                 request_id,
@@ -115,42 +138,48 @@ class Journal:
         if self._bus.has_subscribers(EventType.L1_ALLOCATION_FAILED):
             self._tell(EventType.L1_ALLOCATION_FAILED, {"during": during, "key_count": chunks})
 
-    def l2_evicted(self, kind: str, chunks: int) -> None:
+    def l2_evicted(self, tier: TierName, chunks: int) -> None:
         """A store made room for new chunks by letting old ones go."""
         if self._bus.has_subscribers(EventType.L2_KEYS_EVICTED):
-            self._tell(EventType.L2_KEYS_EVICTED, {"l2_name": kind, "key_count": chunks})
+            self._tell(EventType.L2_KEYS_EVICTED, {**tier.metadata(), "key_count": chunks})
 
-    def l2_stored(self, kind: str, *, succeeded: int, failed: int, total_bytes: int) -> None:
+    def l2_stored(self, tier: TierName, keys: Sequence[ChunkKey], *, lost: bool) -> None:
         """A batch was written behind, or lost."""
         if self._bus.has_subscribers(EventType.L2_STORE_COMPLETED):
             self._tell(
                 EventType.L2_STORE_COMPLETED,
                 {
-                    "l2_name": kind,
-                    "bytes_transferred": total_bytes,
-                    "succeeded_count": succeeded,
-                    "failed_count": failed,
+                    **tier.metadata(),
+                    "task_id": self.next_task(),
+                    "bytes_transferred": 0 if lost else _bytes(keys),
+                    "succeeded_count": 0 if lost else len(keys),
+                    "failed_count": len(keys) if lost else 0,
+                    **({} if lost else {"key_count_per_salt": dict(Counter(k.namespace.salt_hash for k in keys))}),
                 },
             )
 
-    def l2_load_submitted(self, kind: str, chunks: int, total_bytes: int) -> None:
-        """Chunks were asked for, so many bytes of KV."""
+    def l2_load_submitted(self, tier: TierName, keys: Sequence[ChunkKey], task_id: int) -> None:
+        """Chunks were asked for; `task_id` is that of `l2_load_completed`."""
         if self._bus.has_subscribers(EventType.L2_LOAD_TASK_SUBMITTED):
             self._tell(
                 EventType.L2_LOAD_TASK_SUBMITTED,
-                {"l2_name": kind, "key_count": chunks, "total_bytes": total_bytes},
+                {**tier.metadata(), "task_id": task_id, "key_count": len(keys), "total_bytes": _bytes(keys)},
             )
 
-    def l2_load_completed(self, kind: str, *, asked: int, delivered: int, reason: str) -> None:
-        """Chunks came, or did not: `reason` is ``""``, ``not_found``, ``timeout``, ``corrupt`` or ``other``."""
+    def l2_load_completed(
+        self, tier: TierName, keys: Sequence[ChunkKey], task_id: int, *, delivered: int, reason: str
+    ) -> None:
+        """The first `delivered` came, the rest did not: `reason` is ``not_found``, ``corrupt`` or ``other``."""
         if self._bus.has_subscribers(EventType.L2_LOAD_TASK_COMPLETED):
             self._tell(
                 EventType.L2_LOAD_TASK_COMPLETED,
-                {"l2_name": kind, "key_count": asked, "succeeded_count": delivered},
+                {**tier.metadata(), "task_id": task_id, "key_count": len(keys), "succeeded_count": delivered},
             )
-        if delivered < asked and self._bus.has_subscribers(EventType.L2_PREFETCH_FAILED):
+        if delivered < len(keys) and self._bus.has_subscribers(EventType.L2_PREFETCH_FAILED):
+            lacking = tuple(map(str, keys[delivered:]))
             self._tell(
-                EventType.L2_PREFETCH_FAILED, {"l2_name": kind, "reason": reason, "key_count": asked - delivered}
+                EventType.L2_PREFETCH_FAILED,
+                {**tier.metadata(), "reason": reason, "key_count": len(lacking), "keys": lacking},
             )
 
     def l2_load_refused(self, chunks: int) -> None:
@@ -161,10 +190,33 @@ class Journal:
     def timed_out(self, message: str, exception_type: str) -> None:
         """A call to a store gave no answer in time."""
         if self._bus.has_subscribers(EventType.TIMEOUT_RAISED):
-            self._tell(EventType.TIMEOUT_RAISED, {"message": message, "exception_type": exception_type})
+            self._tell(
+                EventType.TIMEOUT_RAISED,
+                {
+                    "message": message,
+                    "exception_type": exception_type,
+                    "stacktrace": "".join(traceback.format_stack(limit=_STACK_FRAMES)),
+                },
+            )
+
+    def next_task(self) -> int:
+        """Number a batch, so that its events can be told together."""
+        return next(self._tasks)
+
+    def _transfer(self, namespace: KeyNamespace, chunks: int, engine_id: str) -> dict[str, Any]:
+        return {
+            **_amount(namespace, chunks),
+            "device": _DEVICE,
+            "engine_id": engine_id,
+            "transfer_key": next(self._tasks),
+        }
 
     def _tell(self, event_type: EventType, metadata: Mapping[str, Any], session_id: str = "") -> None:
         self._bus.publish(event_type, metadata, session_id)
+
+
+def _bytes(keys: Sequence[ChunkKey]) -> int:
+    return sum(key.namespace.payload_bytes for key in keys)
 
 
 def _amount(namespace: KeyNamespace, chunks: int) -> dict[str, int]:

@@ -49,6 +49,7 @@ class _Group:
     blocks: Sequence[Block]
     deadline: float
     future: Future[list[str]]
+    task_id: int
 
 
 class Fetcher:
@@ -92,8 +93,9 @@ class Fetcher:
             while groups:
                 defects = groups[0].tier.finish_load(groups[0].permit, groups[0].future, deadline=groups[0].deadline)
                 if defects is None:
+                    late = groups[0]
                     self._journal.l2_load_completed(
-                        groups[0].tier.kind, asked=len(groups[0].keys), delivered=0, reason="other"
+                        late.tier.known_as, late.keys, late.task_id, delivered=0, reason="other"
                     )
                     return
                 group = groups.pop(0)
@@ -101,7 +103,11 @@ class Fetcher:
                 self._metrics.loaded_chunks.labels(group.tier.name).inc(whole)
                 self._arena.release(group.blocks[whole:])
                 self._journal.l2_load_completed(
-                    group.tier.kind, asked=len(defects), delivered=whole, reason=_event_reason(defects[whole:])
+                    group.tier.known_as,
+                    group.keys,
+                    group.task_id,
+                    delivered=whole,
+                    reason=_event_reason(defects[whole:]),
                 )
                 if whole < len(defects):
                     self._report(group, defects)
@@ -155,8 +161,9 @@ class Fetcher:
             results = backend.load_into(keys, [block.view for block in blocks], deadline=deadline)
             return [_defect(codec, *outcome) for outcome in zip(results, keys, blocks, strict=True)]
 
-        self._journal.l2_load_submitted(tier.kind, len(keys), len(keys) * codec.payload_bytes)
-        return _Group(tier, permit, keys, blocks, deadline, tier.start_load(load))
+        task_id = self._journal.next_task()
+        self._journal.l2_load_submitted(tier.known_as, keys, task_id)
+        return _Group(tier, permit, keys, blocks, deadline, tier.start_load(load), task_id)
 
     def _report(self, group: _Group, defects: Sequence[str]) -> None:
         damaged: list[ChunkKey] = []

@@ -160,12 +160,7 @@ class WriteBehind:
             finished()
             raise
         reason = self._tier.write([(job.key, job.block.view) for job in batch], finished)
-        self._journal.l2_stored(
-            self._tier.kind,
-            succeeded=0 if reason else len(batch),
-            failed=len(batch) if reason else 0,
-            total_bytes=0 if reason else sum(job.codec.payload_bytes for job in batch),
-        )
+        self._journal.l2_stored(self._tier.known_as, [job.key for job in batch], lost=bool(reason))
         if reason:
             self._lose(len(batch), reason)
         else:

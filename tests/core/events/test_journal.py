@@ -9,8 +9,9 @@ import pytest
 import torch
 from tests.memory_store import LAYOUT, Rig, refuse
 
-from lmcache_core import BackendError, Event, EventSubscriber, EventType, LoadResult
+from lmcache_core import BackendError, ChunkKey, Event, EventSubscriber, EventType, LoadResult
 from lmcache_core.contracts.key import hash_salt
+from lmcache_core.events.journal import TierName
 
 CHUNK_BYTES = LAYOUT.bytes_per_token * 4
 
@@ -54,6 +55,9 @@ def test_store_tells_tokens_once(rig: Rig) -> None:
             "stored_count": 2,
             "num_tokens": 8,
             "total_bytes": 2 * CHUNK_BYTES,
+            "device": "cpu",
+            "engine_id": "rig",
+            "transfer_key": 1,
             "model_name": "m",
             "cache_salt": hash_salt("s"),
         }
@@ -88,6 +92,12 @@ def test_lookup_tells_every_digest_in_order(rig: Rig) -> None:
     assert (len(told["chunk_hashes"]), told["request_id"], told["chunk_size"]) == (2, "r", 4)
 
 
+def test_lookup_tells_the_shape_of_a_chunk(rig: Rig) -> None:
+    (told,) = seen(rig, EventType.MP_LOOKUP, of=lambda: rig.engine.lookup(range(8)))
+
+    assert (told["dtypes"], told["shapes"]) == (("float32",), (LAYOUT.kv_shape(4),))
+
+
 def test_tokens_of_a_short_retrieve_are_those_delivered(rig: Rig) -> None:
     rig.engine.store(range(8), kv(8))
     rig.storage.flush()
@@ -116,11 +126,26 @@ def test_write_behind_tells_success_and_failure(rig: Rig) -> None:
     ]
 
 
+def test_write_behind_tells_how_many_chunks_of_each_tenant_it_kept(rig: Rig) -> None:
+    def store_and_fail() -> None:
+        rig.engine.store(range(4), kv(4), salt="s")
+        rig.storage.flush()
+        rig.stores[0].fault = refuse("store", error=BackendError("no"))
+        rig.engine.store([9, 9, 9, 9], kv(4))
+
+    told = seen(rig, EventType.L2_STORE_COMPLETED, of=store_and_fail)
+
+    assert [one.get("key_count_per_salt") for one in told] == [{hash_salt("s"): 1}, None]
+
+
 def test_load_tells_what_was_asked_and_what_came(rig: Rig) -> None:
     rig.engine.store(range(8), kv(8))
     rig.storage.flush()
     rig.local.clear()
-    rig.stores[0].results[list(rig.stores[0].frames)[1]] = LoadResult.CORRUPT
+    digest = list(rig.stores[0].frames)[1]
+    rig.stores[0].results[digest] = LoadResult.CORRUPT
+    memory = {"l2_name": "memory", "adapter_index": 0}
+    lacking = str(ChunkKey(rig.namespace(), digest))
 
     told = seen(
         rig,
@@ -131,9 +156,9 @@ def test_load_tells_what_was_asked_and_what_came(rig: Rig) -> None:
     )
 
     assert told == [
-        {"l2_name": "memory", "key_count": 2, "total_bytes": 2 * CHUNK_BYTES},
-        {"l2_name": "memory", "key_count": 2, "succeeded_count": 1},
-        {"l2_name": "memory", "reason": "corrupt", "key_count": 1},
+        {**memory, "task_id": told[0]["task_id"], "key_count": 2, "total_bytes": 2 * CHUNK_BYTES},
+        {**memory, "task_id": told[0]["task_id"], "key_count": 2, "succeeded_count": 1},
+        {**memory, "reason": "corrupt", "key_count": 1, "keys": (lacking,)},
     ]
 
 
@@ -173,9 +198,16 @@ def test_load_without_room_tells_why(rig: Rig) -> None:
 
 
 def test_eviction_behind_tier_0_tells_the_kind_of_store(rig: Rig) -> None:
-    told = seen(rig, EventType.L2_KEYS_EVICTED, of=lambda: rig.journal.l2_evicted("disk", 3))
+    told = seen(rig, EventType.L2_KEYS_EVICTED, of=lambda: rig.journal.l2_evicted(TierName("disk", 1), 3))
 
-    assert told == [{"l2_name": "disk", "key_count": 3}]
+    assert told == [{"l2_name": "disk", "adapter_index": 1, "key_count": 3}]
+
+
+def test_a_call_without_an_answer_tells_where_it_was_made(rig: Rig) -> None:
+    (told,) = seen(rig, EventType.TIMEOUT_RAISED, of=lambda: rig.journal.timed_out("too late", "BackendTimeoutError"))
+
+    assert (told["message"], told["exception_type"]) == ("too late", "BackendTimeoutError")
+    assert "test_a_call_without_an_answer_tells_where_it_was_made" in told["stacktrace"]
 
 
 def test_registration_tells_the_shape(rig: Rig) -> None:
