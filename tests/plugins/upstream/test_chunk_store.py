@@ -112,8 +112,8 @@ def test_a_frozen_store_answers_by_its_deadline_and_then_at_once(redis_store, re
         assert redis_store.ping() == -1
     finally:
         redis_server.resume()
-    assert 0.3 < late_s < 2.0
-    assert open_s < 0.2
+    assert 0.3 < late_s < 5.0
+    assert open_s < 0.4  # it waits for no deadline
 
 
 def test_a_dead_store_is_misses_and_lost_chunks(redis_store, redis_server) -> None:
