@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
-_START_S = 300.0
-_ANSWER_S = 150.0
+_START_S = 500.0
+_ANSWER_S = 300.0
 _STOP_S = 30.0
 
 CONNECTOR = {

@@ -4,7 +4,43 @@ from __future__ import annotations
 
 import random
 
-_WORDS = ["the", "a", "city", "river", "people", "of", "in", "market", "house", "green", "old", "train", "window", "morning", "light", "paper", "stone", "music", "and", "water", "letter", "garden", "winter", "road", "small", "bright", "teacher", "ship", "mountain", "bread", "evening", "question", "simple", "engine", "song"]
+_WORDS = [
+    "the",
+    "a",
+    "city",
+    "river",
+    "people",
+    "of",
+    "in",
+    "market",
+    "house",
+    "green",
+    "old",
+    "train",
+    "window",
+    "morning",
+    "light",
+    "paper",
+    "stone",
+    "music",
+    "and",
+    "water",
+    "letter",
+    "garden",
+    "winter",
+    "road",
+    "small",
+    "bright",
+    "teacher",
+    "ship",
+    "mountain",
+    "bread",
+    "evening",
+    "question",
+    "simple",
+    "engine",
+    "song",
+]
 
 
 def _text(words: int, seed: int) -> str:

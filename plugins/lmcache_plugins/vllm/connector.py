@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -100,7 +100,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         self._tally = Tally()
         self._border = Border(side, self._tally)
         self._reason = ""
-        self._options = self._read_options(transfer)
+        self._options = self._read_options(vllm_config)
         self._card = WorkerCard(layout=None, reason=self._reason or "its kv cache has not been registered")
         self._cache: OpenedCache | None = None
         self._opened: OpenedLookups | None = None
@@ -261,15 +261,21 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         metadata = self._connector_metadata
         return metadata.plan if isinstance(metadata, StepMetadata) else _NOTHING
 
-    def _read_options(self, transfer: Any) -> ConnectorOptions:
+    def _read_options(self, vllm_config: Any) -> ConnectorOptions:
+        transfer = vllm_config.kv_transfer_config
         try:
-            return read_options(
+            options = read_options(
                 transfer.kv_connector_extra_config, loads=transfer.is_kv_consumer, saves=transfer.is_kv_producer
             )
         except ConfigError as error:
             self._reason = str(error)
             log.error("lmcache-core: nothing is cached, as %s", error)  # noqa: TRY400 - the sentence says all
             return ConnectorOptions()
+        scheduling = getattr(vllm_config, "scheduler_config", None)
+        if not options.async_load and getattr(scheduling, "async_scheduling", False):
+            log.warning("lmcache-core: %sasync_load is on, as vllm schedules asynchronously", PREFIX)
+            return replace(options, async_load=True)
+        return options
 
     def _greet(self, transfer: Any) -> None:
         if transfer.kv_load_failure_policy != "recompute":

@@ -156,8 +156,9 @@ class SchedulerSide:
             self._give_up(tracked)
 
     def reset(self) -> bool:
-        """Drop what the cache holds; whether every tier could."""
-        return all(cleared.chunks >= 0 for cleared in self._lookups.clear())
+        """Drop what the cache holds; whether every tier was dropped, False also where the cache was not reached."""
+        cleared = self._lookups.clear()
+        return bool(cleared) and all(one.chunks >= 0 for one in cleared)
 
     # -- inside ---------------------------------------------------------------
 
