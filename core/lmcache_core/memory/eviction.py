@@ -91,15 +91,27 @@ class LRUIndex:
             if block.references == _INDEX_ALONE:
                 yield digest
 
-    def pieces(self, extents: Sequence[tuple[int, int]], owner: Owner | None = None) -> list[Piece]:
-        """Give free extents and blocks that nobody leases by address, the blocks with their place in the order."""
-        found = [
-            Piece(block.offset, block.size_bytes, rank, digest)
-            for rank, (digest, block) in enumerate(self._blocks.items())
-            if block.references == _INDEX_ALONE and (owner is None or block.account is owner)
-        ]
-        found += [Piece(offset, size_bytes, FREE, b"") for offset, size_bytes in extents]
-        return sorted(found)
+    def pieces(
+        self, extents: Sequence[tuple[int, int]], *, oldest_bytes: int, owner: Owner | None = None
+    ) -> tuple[list[Piece], bool]:
+        """Give free extents and blocks that nobody leases by address, the blocks with their place in the order.
+
+        Args:
+            extents: Offset and bytes of each.
+            oldest_bytes: How much of blocks, those that should go first.
+            owner: Whose blocks alone, one with a quota; None for everybody's.
+
+        Returns:
+            Also whether these are all blocks.
+        """
+        found = [Piece(offset, size_bytes, FREE, b"") for offset, size_bytes in extents]
+        for rank, digest in enumerate(self.victims(owner)):
+            block = self._blocks[digest]
+            found.append(Piece(block.offset, block.size_bytes, rank, digest))
+            oldest_bytes -= block.size_bytes
+            if oldest_bytes <= 0:
+                return sorted(found), False
+        return sorted(found), True
 
     def drain(self) -> list[Block]:
         """Take everything out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lmcache_core.contracts.cache import Cleared
 from lmcache_core.contracts.control import TenantUsage
@@ -17,6 +17,9 @@ from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.tenants import TenantOwner, Tenants
 
 NAME = "LocalCPUBackend"
+
+_FIRST_LOOK = 4
+"""How many times the room that is needed is looked at first, and then each time again."""
 
 
 class LocalCPUBackend:
@@ -87,21 +90,34 @@ class LocalCPUBackend:
             Fewer than asked for mean that everything else the tenant may have is leased; that is counted.
         """
         blocks: list[Block] = []
-        with self._lock:
-            owner = self.tenants.of(tenant)
-            allowed = self._allowed(owner, count, whole_pages(frame_bytes))
-            while len(blocks) < allowed:
-                block = self.arena.allocate(frame_bytes, owner)
-                if block is not None:
-                    blocks.append(block)
-                elif not self._make_room(owner, allowed - len(blocks), whole_pages(frame_bytes)):
-                    break
-            self.lent_blocks += len(blocks)
-            self.refused_blocks += count - len(blocks)
-            owner.tally.refused_blocks += count - len(blocks)
+        while len(blocks) < count:
+            with self._lock:  # between two steps others come in: room for a large block can take a while
+                more = self._reserve_some(tenant, count - len(blocks), frame_bytes)
+            if not more:
+                break
+            blocks += more
         if len(blocks) < count:
             self._metrics.allocation_failures.inc()
             self._journal.l1_allocation_failed(during, count - len(blocks))
+        return blocks
+
+    def _reserve_some(self, tenant: str, count: int, frame_bytes: int) -> list[Block]:
+        """Take what is free, or make room once; nothing means that no more is to be had."""
+        owner, size_bytes = self.tenants.of(tenant), whole_pages(frame_bytes)
+        allowed = self._allowed(owner, count, size_bytes)
+        blocks = self._allocate(owner, allowed, frame_bytes)
+        if allowed and not blocks and self._make_room(owner, allowed, size_bytes):
+            blocks = self._allocate(owner, allowed, frame_bytes)
+        self.lent_blocks += len(blocks)
+        if not blocks:
+            self.refused_blocks += count
+            owner.tally.refused_blocks += count
+        return blocks
+
+    def _allocate(self, owner: TenantOwner, count: int, frame_bytes: int) -> list[Block]:
+        blocks: list[Block] = []
+        while len(blocks) < count and (block := self.arena.allocate(frame_bytes, owner)) is not None:
+            blocks.append(block)
         return blocks
 
     def _allowed(self, owner: TenantOwner, count: int, size_bytes: int) -> int:
@@ -136,12 +152,14 @@ class LocalCPUBackend:
         if owner.quota_bytes and sum(free for _, free in extents) >= size_bytes:
             scopes.insert(0, owner)
         for scope in scopes:
-            pieces, wanted = self._index.pieces(extents, scope), count
-            while wanted:
-                going = coldest_window(pieces, wanted * size_bytes)
-                if going:
-                    return going
-                wanted //= 2
+            oldest_bytes, complete = _FIRST_LOOK * count * size_bytes, False
+            while not complete:  # a window among the oldest is the best of all: seldom must many be looked at
+                pieces, complete = self._index.pieces(extents, oldest_bytes=oldest_bytes, owner=scope)
+                for wanted in _halves(count):
+                    going = coldest_window(pieces, wanted * size_bytes)
+                    if going:
+                        return going
+                oldest_bytes *= _FIRST_LOOK
         return []
 
     def _evict(self, going: Sequence[bytes]) -> None:
@@ -225,3 +243,9 @@ class LocalCPUBackend:
 
     def _clear_if_cold(self) -> Cleared:
         return Cleared(backend=NAME, chunks=0) if self.use_hot else self._clear()
+
+
+def _halves(count: int) -> Iterator[int]:
+    while count:
+        yield count
+        count //= 2
