@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import uuid
@@ -29,6 +30,8 @@ from lmcache_core.server.slow import SlowCalls
 from lmcache_core.wire.address import ServerAddress
 from lmcache_core.wire.messages import Register
 from lmcache_core.workers import WorkerPool
+
+log = logging.getLogger(__name__)
 
 _SLOW_WORKERS = 16
 _MOST_SLOW_CALLS = 128
@@ -157,7 +160,7 @@ class ControlServer:
             False when something was still under way; what it gets is given back when it is over.
         """
         self.drain()
-        parts, self._parts = self._parts, None
+        parts = self._parts
         if parts is None:
             return True
         at_rest = parts.loop.wait_at_rest(drain_s) if drain_s > 0 else True
@@ -167,8 +170,14 @@ class ControlServer:
         for pool in parts.pools:
             pool.close()
         parts.lifeline.stop()
-        parts.endpoint.close()
+        if ended:
+            parts.endpoint.close()
+        else:
+            log.error(
+                "the server's thread did not end within %.0f s; its address is let go with the process", _END_TIMEOUT_S
+            )
         self._registry.unregister(self._collector)
+        self._parts = None  # until here the drain asks it which clients are alive
         return at_rest and ended
 
     def _furnish(

@@ -75,6 +75,18 @@ def test_stopping_waits_for_what_is_being_filled(served: Served, worker: Talker)
     assert served.rig.local.chunks == 1
 
 
+def test_what_is_new_is_refused_while_stopping_waits(served: Served, worker: Talker) -> None:
+    reserved = worker.reserve("a")
+    stopping = threading.Thread(target=lambda: served.server.stop(drain_s=10))
+    stopping.start()
+    assert until(lambda: not worker.ping().healthy)
+    answer = refused(worker.ask(wire.Reserve, digests=digests("b")))
+    worker.ask_for(wire.Done, wire.Commit, lease=reserved.lease)
+    stopping.join(10)
+
+    assert answer == (RefusalCode.UNHEALTHY, "the server is stopping")
+
+
 def test_stopping_does_not_wait_for_ever(served: Served, worker: Talker) -> None:
     worker.reserve("a")
 
