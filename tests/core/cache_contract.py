@@ -120,6 +120,17 @@ class KVCacheContract:
         assert stage.cache.lookup(torch.tensor(tokens)) == 8
         assert stage.cache.release(tokens)
 
+    def test_other_layouts_come_back_equal(self, make_stage: MakeStage) -> None:
+        layout = KVLayout(num_layers=3, num_kv_heads=1, head_size=9, dtype="bfloat16", use_mla=True)
+        stage = make_stage(layout=layout)
+        tokens = fresh(8)
+        kv = kv_of(tokens, layout)
+        stage.cache.store(tokens, kv)
+        out = torch.zeros_like(kv)
+
+        assert stage.cache.retrieve(tokens, out).all()
+        assert torch.equal(out, kv)
+
     # -- lookup ---------------------------------------------------------------------
 
     def test_a_lookup_counts_full_leading_chunks(self, stage: Stage) -> None:

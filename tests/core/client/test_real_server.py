@@ -157,6 +157,14 @@ def test_ranks_agree_on_the_shortest_prefix(stage: OverTheWire) -> None:
     assert until(lambda: stage.held() == (0, 0)), stage.held()
 
 
+def test_chunks_are_whole_blocks_of_the_engine(stage: OverTheWire) -> None:
+    tokens = fresh(8)
+    with closing(stage.connect(block_tokens=3)) as client:
+        assert client.chunk_tokens == 3
+        assert client.store(tokens, kv_of(tokens)) == 6
+        assert client.retrieve(tokens, kv_of(tokens)).tolist() == mask(6, 8)
+
+
 def test_a_layout_too_large_for_the_server_is_refused_once(stage: OverTheWire) -> None:
     from lmcache_core import KVLayout
 
