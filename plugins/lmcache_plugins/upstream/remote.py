@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import weakref
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from lmcache_core import (
     WorkerPool,
 )
 from lmcache_plugins.upstream.health_keys import HealthKeys
-from lmcache_plugins.upstream.probe_value import ProbeValue
+from lmcache_plugins.upstream.probe_value import ProbeValue, unwrapped
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class RemoteTier:
         self._absent = os.urandom(8)
         self._kept: dict[bytes, bytes] = {}
         self._pool = WorkerPool(f"lmcache-{name}-remove", 1)
+        weakref.finalize(self, self._pool.close)
 
     @property
     def load_failures(self) -> int:
@@ -88,7 +90,7 @@ class RemoteTier:
         """Put values, each at the head of a chunk."""
         connection = self._connect()
         for key, frame in items:
-            if not _can_remove(connection):
+            if not self._may_write(connection):
                 self._kept = {key.digest: bytes(frame)}
                 self._run(connection.exists(self._key(key.digest)), timeout_s, "exists")
                 continue
@@ -104,7 +106,7 @@ class RemoteTier:
         connection = self._connect()
         results = []
         for key, out in zip(keys, outs, strict=True):
-            if not _can_remove(connection):
+            if not self._may_write(connection):
                 results.append(self._recall(connection, key, out, timeout_s))
                 continue
             value = ProbeValue(self._backend, connection)
@@ -118,7 +120,7 @@ class RemoteTier:
     def delete(self, keys: Sequence[ChunkKey], *, timeout_s: float) -> int:
         """Remove values."""
         connection = self._connect()
-        if not _can_remove(connection):
+        if not self._may_write(connection):
             return sum(self._kept.pop(key.digest, None) is not None for key in keys)
         removing = self._pool.submit(lambda: sum(bool(connection.remove_sync(self._key(key.digest))) for key in keys))
         return self._result(removing, timeout_s, "remove")
@@ -137,6 +139,10 @@ class RemoteTier:
         if self._backend.connection is None:
             raise BackendError(f"{self.name} ({self.url}): lmcache has no connection to it")
         return self._backend.connection
+
+    def _may_write(self, connection: Any) -> bool:
+        """Whether values can be removed again, and there is memory to make them in: not in a scheduler."""
+        return self._backend.local_cpu_backend is not None and _can_remove(connection)
 
     def _key(self, digest: bytes) -> Any:
         return CacheEngineKey(
@@ -162,7 +168,7 @@ class RemoteTier:
 
 
 def _can_remove(connection: Any) -> bool:
-    return type(connection.getWrappedConnector()).remove_sync is not RemoteConnector.remove_sync
+    return type(unwrapped(connection)).remove_sync is not RemoteConnector.remove_sync
 
 
 def _shown(url: str) -> str:

@@ -65,13 +65,21 @@ def test_vllm_is_told_of_the_bridge() -> None:
 
 
 def test_registering_never_raises(monkeypatch, caplog) -> None:
-    def broken(name: str) -> None:
+    def broken() -> None:
         raise RuntimeError("no import system today")
 
-    monkeypatch.setattr(bridge.importlib.util, "find_spec", broken)
+    monkeypatch.setattr(bridge, "find_release", broken)
     bridge.register()
 
     assert caplog.messages == ["lmcache-core could not join lmcache; both go on without each other"]
+
+
+def test_a_folder_that_is_only_called_so_is_no_lmcache(tmp_path, monkeypatch, caplog) -> None:
+    (tmp_path / "lmcache").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    bridge.register()
+
+    assert (is_joined(), caplog.messages) == (False, [])
 
 
 def test_another_version_is_refused_with_both_versions(lmcache_at, caplog) -> None:
