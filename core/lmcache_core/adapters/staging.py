@@ -1,4 +1,8 @@
-"""Copies between a device and pageable memory, through pinned buffers and beside the stream that computes."""
+"""Copies between a device and pageable memory, through pinned buffers and beside the stream that computes.
+
+Pinning the whole arena instead would save the copy between buffer and block. It would also pin all of the
+cache's memory at start-up, and a block would have to stay leased until the device is done with it.
+"""
 
 from __future__ import annotations
 

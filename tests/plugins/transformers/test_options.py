@@ -93,6 +93,14 @@ def test_everything_generate_returns(model: Any, cached: CachedGeneration) -> No
     )
 
 
+def test_inference_mode(model: Any, cached: CachedGeneration) -> None:
+    with torch.inference_mode():
+        answers = [cached.generate(TOKENS, max_new_tokens=6) for _ in range(2)]
+
+    assert all(torch.equal(answer, model.generate(TOKENS, max_new_tokens=6)) for answer in answers)
+    assert cached.last == Served(20, 0)
+
+
 def test_streaming(model: Any, cached: CachedGeneration) -> None:
     expected, listener = Listener(), Listener()
     model.generate(TOKENS, streamer=expected, max_new_tokens=6)
