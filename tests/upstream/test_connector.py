@@ -84,6 +84,31 @@ def test_the_adapter_may_be_named_as_lmcache_documents_it(lmcache_of, tmp_path: 
     assert engine.retrieve() == 1000
 
 
+def test_the_store_of_any_plugin_serves(plugin, lmcache_of) -> None:
+    plugin.write("""
+        class Memory(StorageBackend):
+            def __init__(self): self.kept = {}
+            def contains(self, keys, *, deadline):
+                return next((place for place, key in enumerate(keys) if key not in self.kept), len(keys))
+            def load_into(self, keys, outs, *, deadline):
+                for key, out in zip(keys, outs):
+                    out[:] = self.kept.get(key, out)
+                return [LoadResult.HIT if key in self.kept else LoadResult.MISS for key in keys]
+            def store(self, items, *, deadline): self.kept.update((key, bytes(frame)) for key, frame in items)
+            def delete(self, keys, *, deadline): return sum(self.kept.pop(key, None) is not None for key in keys)
+            def ping(self, *, deadline): pass
+            def close(self): pass
+
+        @hookimpl
+        def lmcache_storage_backends():
+            yield StorageBackendSpec(schemes=("acme",), options=None, build=lambda url, options, context: Memory())
+    """)
+    engine = lmcache_of(remote_url="lmcore+acme://anywhere")
+    engine.store()
+
+    assert (engine.lookup(), engine.retrieve()) == (1000, 1000)
+
+
 def test_retrieving_ends_at_a_chunk_that_is_gone(lmcache_of, redis_server) -> None:
     engine = lmcache_of(remote_url=f"lmcore+{redis_server.url}")
     engine.store()
