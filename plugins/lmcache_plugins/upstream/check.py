@@ -65,8 +65,8 @@ class PluginHealthCheck(UpstreamHealthCheck):  # type: ignore[misc] # LMCache is
         """Run it where it is due; True unless it is down."""
         verdict = self._hosted.ask()
         if isinstance(verdict.error, AbsentHereError):
-            self._left_out = True
             log.warning("health check %s of plugin %r is left out: %s", self._name, self._hosted.plugin, verdict.error)
+            self._left_out = True
             return True
         self._tell(verdict)
         if verdict.irrecoverable and not verdict.healthy:
