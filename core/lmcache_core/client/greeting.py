@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from lmcache_core.access.format import ChunkFormat
+from lmcache_core.client.answers import unexpected
 from lmcache_core.client.failures import ServerConfusedError, ServerRefusedError
 from lmcache_core.client.knock import Knock
 from lmcache_core.client.lifeline import Lifeline, connect_lifeline
@@ -20,11 +21,9 @@ from lmcache_core.wire.messages import (
     OLDEST_PROTOCOL,
     PRODUCT,
     PROTOCOL,
-    Answer,
     Bye,
     Hello,
     RefusalCode,
-    Refused,
     Registered,
     Welcome,
 )
@@ -141,10 +140,3 @@ def _map(descriptor: int, arena_bytes: int) -> SharedArena:
         raise ServerConfusedError(
             f"the cache server's arena of {arena_bytes} bytes cannot be mapped: {error}"
         ) from error
-
-
-def unexpected(answer: Answer) -> ServerRefusedError | ServerConfusedError:
-    """Name the error that an answer of another kind than the expected one means."""
-    if isinstance(answer, Refused):
-        return ServerRefusedError(answer.code, answer.message, answer.boot_id)
-    return ServerConfusedError(f"the cache server answered with a {type(answer).__name__}")

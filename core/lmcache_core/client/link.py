@@ -10,8 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from lmcache_core.access.format import ChunkFormat
+from lmcache_core.client.answers import unexpected
 from lmcache_core.client.failures import ServerCallError, ServerGoneError, ServerLateError, ServerRefusedError
-from lmcache_core.client.greeting import Greeter, unexpected
+from lmcache_core.client.greeting import Greeter
 from lmcache_core.client.knock import Knock
 from lmcache_core.client.session import Session
 from lmcache_core.client.sockets import SocketPool

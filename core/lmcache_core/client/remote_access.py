@@ -6,17 +6,18 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from lmcache_core.access.chunk_access import Reservation
 from lmcache_core.access.format import ChunkFormat
+from lmcache_core.client import requests
+from lmcache_core.client.answers import check_places, expect, read_found
 from lmcache_core.client.failures import ServerConfusedError, ServerGoneError
-from lmcache_core.client.greeting import unexpected
 from lmcache_core.client.keeper import ATTEMPT_S, LinkKeeper
 from lmcache_core.client.leases import FillLease, ReadLease
 from lmcache_core.client.link import ServerLink
 from lmcache_core.client.pending import PendingRemote
+from lmcache_core.client.requests import MakeRequest
 from lmcache_core.client.session import Session
 from lmcache_core.client.wish import Wish
 from lmcache_core.contracts.cache import Cleared
@@ -30,28 +31,18 @@ from lmcache_core.wire.messages import (
     Commit,
     Done,
     Lent,
-    Lookup,
     Message,
     RefusalCode,
     Refused,
-    Release,
-    Reserve,
     Reserved,
-    Retrieve,
     Status,
     StatusReport,
 )
-from lmcache_core.wire.messages import Found as FoundAnswer
-
-AnswerT = TypeVar("AnswerT", bound=Message)
 
 _CONTROL_S = 2.0
 """Longest that a release waits for its answer."""
 
 _CLEAR_S = 30.0
-_ANSWER_SHARE = 0.9
-"""Of the time left, what the server may use; the rest is for its answer to arrive."""
-
 _LEAVE_S = 5.0
 _LEAST_NUDGE_GAP_S = 0.02
 _RESTARTED = frozenset({RefusalCode.SESSION, RefusalCode.REGISTRATION})
@@ -103,8 +94,10 @@ class RemoteAccess:
 
     def lookup(self, runs: Sequence[ChunkRun], request_id: str, *, requested_tokens: int, deadline: float) -> Found:
         """Count the leading chunks that every rank can fetch, and hold them for the fetch."""
-        message = _lookup(runs, request_id, requested_tokens=requested_tokens, deadline=deadline, prefetch=False)
-        return _read_found(self._ask(message, deadline, runs)[1], len(runs[0].digests))
+        message = requests.lookup(
+            runs, request_id, requested_tokens=requested_tokens, deadline=deadline, prefetch=False
+        )
+        return read_found(self._ask(message, deadline, runs)[1], len(runs[0].digests))
 
     def prefetch(
         self, runs: Sequence[ChunkRun], request_id: str, *, requested_tokens: int, deadline: float
@@ -113,7 +106,7 @@ class RemoteAccess:
         session = self._session(deadline)
         _check_format(session, runs)
         call = self.link.next_call()
-        message = _lookup(runs, request_id, requested_tokens=requested_tokens, deadline=deadline, prefetch=True)
+        message = requests.lookup(runs, request_id, requested_tokens=requested_tokens, deadline=deadline, prefetch=True)
         most, pool, link = len(runs[0].digests), session.pool, self.link
 
         def read(answer: Answer) -> Found:
@@ -124,51 +117,25 @@ class RemoteAccess:
                 return self.lookup(runs, request_id, requested_tokens=requested_tokens, deadline=deadline)
             if current is not None:
                 self._note_refusal(current, answer)
-            return _read_found(answer, most)
+            return read_found(answer, most)
 
         return PendingRemote(pool, message(session, call), call, read)
 
     def release(self, runs: Sequence[ChunkRun], request_id: str) -> bool:
         """Give up a lookup's promise; False if there is none."""
         deadline = time.monotonic() + _CONTROL_S
-        names = runs[0].namespace
-        digests = tuple(b"".join(run.digests) for run in runs)
-
-        def message(session: Session, call: int) -> Release:
-            return Release(
-                call,
-                session.number,
-                session.registration,
-                names.salt_hash,
-                names.variant_hash,
-                request_id,
-                digests,
-            )
-
-        return _expect(Done, self._ask(message, deadline, runs)[1]).count > 0
+        answer = self._ask(requests.release(runs, request_id), deadline, runs)[1]
+        return expect(Done, answer).count > 0
 
     # -- stores -----------------------------------------------------------------
 
     def reserve(self, run: ChunkRun, request_id: str, *, deadline: float) -> Reservation:
         """Lend blocks for the chunks that are neither kept nor being filled by another."""
-        names, digests = run.namespace, b"".join(run.digests)
-
-        def message(session: Session, call: int) -> Reserve:
-            return Reserve(
-                call,
-                session.number,
-                session.registration,
-                names.salt_hash,
-                names.variant_hash,
-                request_id,
-                digests,
-            )
-
-        session, answer = self._ask(message, deadline, (run,))
-        reserved = _expect(Reserved, answer)
+        session, answer = self._ask(requests.reserve(run, request_id), deadline, (run,))
+        reserved = expect(Reserved, answer)
         lease = FillLease(session, reserved.lease)
         try:
-            _check_places(reserved, len(run.digests))
+            check_places(reserved, len(run.digests))
             return Reservation(run, reserved.places, session.views(reserved.offsets), lease)
         except ServerConfusedError:
             lease.abandon()
@@ -184,7 +151,7 @@ class RemoteAccess:
         try:
             session, call = lease.session, self.link.next_call()
             answer = self._ask_session(session, Commit(call, session.number, lease.lease), call, deadline)
-            kept = _expect(Done, answer).count
+            kept = expect(Done, answer).count
         except BaseException:
             lease.abandon()  # harmless where the commit has arrived
             raise
@@ -200,23 +167,9 @@ class RemoteAccess:
 
     def fetch(self, run: ChunkRun, request_id: str, *, skip_chunks: int, deadline: float) -> ReadLease:
         """Give the payloads of the leading chunks behind the skipped ones; valid until the context ends."""
-        names, digests = run.namespace, b"".join(run.digests)
-
-        def message(session: Session, call: int) -> Retrieve:
-            return Retrieve(
-                call,
-                session.number,
-                session.registration,
-                names.salt_hash,
-                names.variant_hash,
-                request_id,
-                digests,
-                skip_chunks,
-                _servers_share_s(deadline),
-            )
-
+        message = requests.retrieve(run, request_id, skip_chunks=skip_chunks, deadline=deadline)
         session, answer = self._ask(message, deadline, (run,))
-        lent = _expect(Lent, answer)
+        lent = expect(Lent, answer)
         lease = ReadLease(session, lent.lease, lent.offsets)
         if len(lent.offsets) > len(run.digests) - skip_chunks:
             lease.close()
@@ -230,13 +183,13 @@ class RemoteAccess:
         answer = self._ask(lambda session, call: Clear(call, session.number), time.monotonic() + _CLEAR_S, ())[1]
         return [
             Cleared(backend=backend, chunks=chunks, leased=leased, reason=reason)
-            for backend, chunks, leased, reason in _expect(ClearedTiers, answer).tiers
+            for backend, chunks, leased, reason in expect(ClearedTiers, answer).tiers
         ]
 
     def status(self) -> bytes:
         """Give the server's whole status, one JSON document. Raises a `ServerCallError`."""
         answer = self._ask(lambda _, call: Status(call), time.monotonic() + _CONTROL_S, ())[1]
-        return _expect(StatusReport, answer).document
+        return expect(StatusReport, answer).document
 
     def nudge(self) -> None:
         """Let the background thread look for the server now, as somebody asks for it; at most every 20 ms."""
@@ -256,9 +209,7 @@ class RemoteAccess:
 
     # -- inside -----------------------------------------------------------------
 
-    def _ask(
-        self, message: Callable[[Session, int], Message], deadline: float, runs: Sequence[ChunkRun]
-    ) -> tuple[Session, Answer]:
+    def _ask(self, message: MakeRequest, deadline: float, runs: Sequence[ChunkRun]) -> tuple[Session, Answer]:
         """Ask; once again in a new session where the server has started anew."""
         session = self._session(deadline)
         answer = self._ask_once(session, message, deadline, runs)
@@ -272,7 +223,7 @@ class RemoteAccess:
     def _ask_once(
         self,
         session: Session,
-        message: Callable[[Session, int], Message],
+        message: MakeRequest,
         deadline: float,
         runs: Sequence[ChunkRun],
     ) -> Answer:
@@ -328,49 +279,8 @@ def _tell_after_fork(access: RemoteAccess) -> None:
     os.register_at_fork(after_in_child=forked)
 
 
-def _lookup(
-    runs: Sequence[ChunkRun], request_id: str, *, requested_tokens: int, deadline: float, prefetch: bool
-) -> Callable[[Session, int], Lookup]:
-    names = runs[0].namespace
-    digests = tuple([b"".join(run.digests) for run in runs])
-    return lambda session, call: Lookup(
-        call,
-        session.number,
-        session.registration,
-        names.salt_hash,
-        names.variant_hash,
-        request_id,
-        digests,
-        requested_tokens,
-        prefetch,
-        _servers_share_s(deadline),
-    )
-
-
-def _servers_share_s(deadline: float) -> float:
-    return max(0.0, (deadline - time.monotonic()) * _ANSWER_SHARE)
-
-
 def _check_format(session: Session, runs: Sequence[ChunkRun]) -> None:
     """A run cut before a restart is of no use to a server that cuts otherwise."""
     for run in runs:
         if run.codec is not session.chunk_format.codec:
             raise ServerGoneError("the cache server has started anew with chunks of another size")
-
-
-def _expect(kind: type[AnswerT], answer: Answer) -> AnswerT:
-    if isinstance(answer, kind):
-        return answer
-    raise unexpected(answer)
-
-
-def _read_found(answer: Answer, most: int) -> Found:
-    found = _expect(FoundAnswer, answer)
-    chunks = min(found.chunks, most)
-    return Found(min(found.l1_chunks, chunks), chunks)
-
-
-def _check_places(reserved: Reserved, chunks: int) -> None:
-    places = reserved.places
-    if len(places) != len(reserved.offsets) or any(not 0 <= place < chunks for place in places):
-        raise ServerConfusedError("the cache server reserved blocks for chunks that were not asked for")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cache_calls import fresh, kv_of, mask
 from tests.cache_stage import CHUNK_TOKENS, LAYOUT, InProcess, until
-from tests.core.cache_contract import fresh, kv_of, mask
 from tests.core.client.test_connection import errors
 
 from lmcache_core import connect, listen

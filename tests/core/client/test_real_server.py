@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+from tests.cache_calls import fresh, kv_of, mask, read
 from tests.cache_stage import CHUNK_TOKENS, OverTheWire, until
-from tests.core.cache_contract import fresh, kv_of, mask, read
 
 
 @pytest.fixture
