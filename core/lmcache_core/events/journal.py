@@ -97,11 +97,7 @@ class Journal:
                 {
                     "found_count": found_chunks,
                     "requested_tokens": requested_tokens,
-                    "hit_tokens": found_chunks * namespace.chunk_tokens,
-                    "l1_hit_tokens": l1_chunks * namespace.chunk_tokens,
-                    "l2_hit_tokens": (found_chunks - l1_chunks) * namespace.chunk_tokens,
-                    "l1_hit_keys": l1_chunks,
-                    "l2_hit_keys": found_chunks - l1_chunks,
+                    **_hits(namespace, l1_chunks, found_chunks),
                     "early_exit_reason": "" if digests else "empty_chunk_hashes",
                     **_whose(namespace),
                 },
@@ -217,6 +213,16 @@ class Journal:
 
 def _bytes(keys: Sequence[ChunkKey]) -> int:
     return sum(key.namespace.payload_bytes for key in keys)
+
+
+def _hits(namespace: KeyNamespace, l1_chunks: int, found_chunks: int) -> dict[str, int]:
+    return {
+        "hit_tokens": found_chunks * namespace.chunk_tokens,
+        "l1_hit_tokens": l1_chunks * namespace.chunk_tokens,
+        "l2_hit_tokens": (found_chunks - l1_chunks) * namespace.chunk_tokens,
+        "l1_hit_keys": l1_chunks,
+        "l2_hit_keys": found_chunks - l1_chunks,
+    }
 
 
 def _amount(namespace: KeyNamespace, chunks: int) -> dict[str, int]:

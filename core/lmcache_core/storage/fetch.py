@@ -93,22 +93,13 @@ class Fetcher:
             while groups:
                 defects = groups[0].tier.finish_load(groups[0].permit, groups[0].future, deadline=groups[0].deadline)
                 if defects is None:
-                    late = groups[0]
-                    self._journal.l2_load_completed(
-                        late.tier.known_as, late.keys, late.task_id, delivered=0, reason="other"
-                    )
+                    self._tell(groups[0], 0, "other")
                     return
                 group = groups.pop(0)
                 whole = next((place for place, defect in enumerate(defects) if defect), len(defects))
                 self._metrics.loaded_chunks.labels(group.tier.name).inc(whole)
                 self._arena.release(group.blocks[whole:])
-                self._journal.l2_load_completed(
-                    group.tier.known_as,
-                    group.keys,
-                    group.task_id,
-                    delivered=whole,
-                    reason=_event_reason(defects[whole:]),
-                )
+                self._tell(group, whole, _event_reason(defects[whole:]))
                 if whole < len(defects):
                     self._report(group, defects)
                     yield group.blocks[:whole]
@@ -164,6 +155,11 @@ class Fetcher:
         task_id = self._journal.next_task()
         self._journal.l2_load_submitted(tier.known_as, keys, task_id)
         return _Group(tier, permit, keys, blocks, deadline, tier.start_load(load), task_id)
+
+    def _tell(self, group: _Group, delivered: int, reason: str) -> None:
+        self._journal.l2_load_completed(
+            group.tier.known_as, group.keys, group.task_id, delivered=delivered, reason=reason
+        )
 
     def _report(self, group: _Group, defects: Sequence[str]) -> None:
         damaged: list[ChunkKey] = []

@@ -100,7 +100,6 @@ class GuardedTier:
     ) -> None:
         self.name = setup.name
         self.url = setup.url
-        self.kind = setup.kind
         self.known_as = TierName(setup.kind, setup.index)
         self.options = setup.options
         self.connections = setup.connections
@@ -112,12 +111,10 @@ class GuardedTier:
         self._pool = WorkerPool(f"lmcache-{setup.name}", setup.connections)
         self._writers = WorkerPool(f"lmcache-{setup.name}-write", setup.connections)
         self._probes = WorkerPool(f"lmcache-{setup.name}-probe", _PROBE_WORKERS)
+        errors = metrics.eviction_report_errors.labels(setup.name)
+        who = f"{setup.name} ({setup.url})"
         self._evictions = EvictionWatch(
-            backend.evicted_chunks,
-            self._probes,
-            who=f"{setup.name} ({setup.url})",
-            timeout_s=setup.timeout_s,
-            on_error=metrics.eviction_report_errors.labels(setup.name).inc,
+            backend.evicted_chunks, self._probes, who=who, timeout_s=setup.timeout_s, on_error=errors.inc
         )
         self._lock = threading.Lock()
         self._load_failures = 0
@@ -133,6 +130,11 @@ class GuardedTier:
         metrics.breaker_state.labels(setup.name).set(0)
 
     # -- bypass and breaker ---------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        """Of store, the scheme of its address."""
+        return self.known_as.kind
 
     @property
     def bypassed(self) -> bool:
