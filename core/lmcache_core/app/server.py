@@ -31,6 +31,10 @@ from lmcache_core.wire.messages import PRODUCT, PROTOCOL, Register
 log = logging.getLogger(__name__)
 
 
+_COMMITS_S = 1.0
+"""Longest that stopping waits for clients to finish the copies they are in."""
+
+
 class CacheServer:
     """Arena, tiers, health and telemetry of a host, and the sessions of its clients. A context manager.
 
@@ -121,7 +125,7 @@ class CacheServer:
     def stop(self) -> None:
         """End the sessions, write what waits for at most ``server_drain_secs``, send the last telemetry."""
         self.drain()
-        self._control.stop()
+        self._control.stop(min(_COMMITS_S, self._values.server_drain_secs))
         self._populating.stop()
         self.host.stop(self._values.server_drain_secs)
 
