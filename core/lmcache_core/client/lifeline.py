@@ -22,19 +22,19 @@ class Lifeline:
         connection: Connected and through the greeting.
     """
 
-    __slots__ = ("_poll", "fd")
+    __slots__ = ("fd",)
 
     def __init__(self, connection: socket.socket) -> None:
         self.fd = connection.detach()
-        self._poll = select.poll()
-        self._poll.register(self.fd, select.POLLIN)
 
     def __del__(self) -> None:
         self.let_go()
 
     def has_ended(self) -> bool:
         """Whether the other side is dead, or talks, which it never does. Never blocks."""
-        return bool(self._poll.poll(0))
+        poll = select.poll()  # one of its own: two threads cannot use the same at once
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def let_go(self) -> None:
         """Close it; by hand only in a forked child, whose copy would keep it open when the parent dies."""

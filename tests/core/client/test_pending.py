@@ -118,6 +118,29 @@ def test_many_wait_at_once_without_threads(client: CacheClient, server: FakeServ
     assert [one.result() for one in pending] == [8] * 30
 
 
+def test_many_threads_may_wait_at_once(client: CacheClient, server: FakeServer) -> None:
+    client.store(TOKENS, some_kv(10))
+    server.freeze()
+    found: list[int] = []
+
+    def wait() -> None:
+        pending = client.lookup_async(TOKENS)
+        while not pending.done():
+            pass
+        found.append(pending.result())
+
+    threads = [threading.Thread(target=wait) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)  # they ask all the while
+    server.thaw()
+    for thread in threads:
+        thread.join()
+
+    assert found == [8] * 4
+    assert errors(client) == {}
+
+
 def test_a_found_that_says_nothing_is_not_forsaken(client: CacheClient, server: FakeServer) -> None:
     server.on(Lookup, lambda m: Found(m.call, 0, 0))
     server.freeze()
