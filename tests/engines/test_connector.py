@@ -75,7 +75,12 @@ def a_request(tokens: int = 100, request_id: str = "r") -> Any:
 def a_step(tokens: int = 100, blocks: tuple[int, ...] = (1, 2, 3, 4)) -> Any:
     new = SimpleNamespace(req_id="r", num_computed_tokens=0, block_ids=(list(blocks),))
     known = SimpleNamespace(req_ids=[], num_computed_tokens=[], new_block_ids=[], resumed_req_ids=set())
-    return SimpleNamespace(num_scheduled_tokens={"r": tokens}, scheduled_new_reqs=[new], scheduled_cached_reqs=known)
+    return SimpleNamespace(
+        num_scheduled_tokens={"r": tokens},
+        scheduled_new_reqs=[new],
+        scheduled_cached_reqs=known,
+        finished_req_ids=set(),
+    )
 
 
 def the_blocks(*ids: int) -> Any:
@@ -140,7 +145,9 @@ def pair_of() -> Iterator[Callable[..., Pair]]:
 
 def idle_step() -> Any:
     known = SimpleNamespace(req_ids=[], num_computed_tokens=[], new_block_ids=[], resumed_req_ids=set())
-    return SimpleNamespace(num_scheduled_tokens={}, scheduled_new_reqs=[], scheduled_cached_reqs=known)
+    return SimpleNamespace(
+        num_scheduled_tokens={}, scheduled_new_reqs=[], scheduled_cached_reqs=known, finished_req_ids=set()
+    )
 
 
 def assert_neutral(pair: Pair) -> None:
@@ -369,3 +376,11 @@ def test_loads_are_beside_the_steps_where_vllm_schedules_ahead(caplog: pytest.Lo
     config.scheduler_config = SimpleNamespace(async_scheduling=True)
     LMCoreConnector(config, KVConnectorRole.SCHEDULER, kv_cache_config())
     assert ours(caplog) == ["lmcache-core: lmcache.async_load is on, as vllm schedules asynchronously"]
+
+
+def test_the_mode_may_come_from_the_file(pair_of: Callable[..., Pair], tmp_path: Path) -> None:
+    file = tmp_path / "lmcache.toml"
+    file.write_text(f'mode = "server"\nserver_address = "ipc://{tmp_path}/none"\n')
+    pair = pair_of(vllm_config({"lmcache.config_file": str(file)}))
+    assert pair.worker.get_handshake_metadata().card.address == ""
+    assert pair.admit(a_request(), 1, 2, 3, 4) == (0, False)

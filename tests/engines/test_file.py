@@ -100,26 +100,28 @@ def test_what_was_stored_reaches_the_folder(cold: Engine, cold_answers: list[Ans
     assert cold.ask("flush")
 
 
-class TestWarm:
-    """A new process with vLLM's prefix cache on, little memory and short steps."""
+# -- a new process with vLLM's prefix cache on, little memory and short steps -----
 
-    @pytest.fixture(scope="class")
-    def warm(self, cold: Engine, cold_answers: list[Answer], open_engine: Callable[[str], Engine]) -> Engine:
-        assert cold.ask("flush")
-        cold.stop()
-        return open_engine("file warm")
 
-    def test_it_answers_from_the_folder(self, warm: Engine, expected: list[Answer], tokens_of: TokensOf) -> None:
-        answers = warm.answer(PROMPTS)
-        assert tokens_of(answers) == tokens_of(expected[:20])
-        assert warm.ask("metrics")["lmcache:connector_loaded_tokens_total"] > 0
+@pytest.fixture(scope="module")
+def warm(cold: Engine, cold_answers: list[Answer], open_engine: Callable[[str], Engine]) -> Engine:
+    assert cold.ask("flush")
+    return open_engine("file warm")
 
-    def test_preempted_requests_resume_and_end_as_if_nothing_had_been(
-        self, warm: Engine, expected: list[Answer], tokens_of: TokensOf
-    ) -> None:
-        answers = warm.answer(GROWING, GROWING_TOKENS)
-        assert tokens_of(answers) == tokens_of(expected[20:])
-        assert warm.ask("metrics")["vllm:num_preemptions_total"] > 0
 
-    def test_requests_leave_nothing_behind(self, warm: Engine) -> None:
-        assert warm.ask("leaks") == {"tracked": 0, "loads": 0, "promises": 0, "reason": ""}
+def test_a_new_process_answers_from_the_folder(warm: Engine, expected: list[Answer], tokens_of: TokensOf) -> None:
+    answers = warm.answer(PROMPTS)
+    assert tokens_of(answers) == tokens_of(expected[:20])
+    assert warm.ask("metrics")["lmcache:connector_loaded_tokens_total"] > 0
+
+
+def test_preempted_requests_resume_and_end_as_if_nothing_had_been(
+    warm: Engine, expected: list[Answer], tokens_of: TokensOf
+) -> None:
+    answers = warm.answer(GROWING, GROWING_TOKENS)
+    assert tokens_of(answers) == tokens_of(expected[20:])
+    assert warm.ask("metrics")["vllm:num_preemptions_total"] > 0
+
+
+def test_requests_leave_nothing_behind_there_either(warm: Engine) -> None:
+    assert warm.ask("leaks") == {"tracked": 0, "loads": 0, "promises": 0, "reason": ""}

@@ -168,7 +168,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         side, plan = self._worker, self._plan()
         started = self._border.call("start_load_kv", lambda: side.start_loads(plan), False)  # noqa: FBT003 - the answer
         if not started:
-            side.desk.refuse(plan.loads)  # vLLM would wait for them for ever
+            self._border.call("start_load_kv", lambda: side.refuse(plan), None)
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         """Do nothing: blocks are complete before vLLM computes on them."""
@@ -233,6 +233,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         side = self._scheduler
         if side is None:
             return StepMetadata()
+        side.forget(scheduler_output.finished_req_ids)
         saves = self._border.call("build_connector_meta", lambda: side.saves(scheduled_of(scheduler_output)), _NO_SAVES)
         return StepMetadata(StepPlan(side.take_loads(), saves, idle=not scheduler_output.num_scheduled_tokens))
 
@@ -329,7 +330,8 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
             block_tokens=facts.block_tokens,
             address=self._cache.address,
         )
-        log.info("lmcache-core: %s, kv format %s", self._options.mode, facts.layout.format)
+        place = "in this process" if self._cache.address else "in a server"
+        log.info("lmcache-core: the cache is %s, the kv format is %s", place, facts.layout.format)
 
     def _begin(self, metadata: Iterable[KVConnectorHandshakeMetadata]) -> None:
         cards = [one.card for one in metadata if isinstance(one, CardMetadata)]
@@ -338,7 +340,11 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
             self._reason = "; ".join(sorted(reasons)) or "no worker said what it has"
             log.error("lmcache-core: nothing is cached, as %s", self._reason)
             return
-        self._opened = open_lookups(self._options, cards)
+        try:
+            self._opened = open_lookups(self._options, cards)
+        except LMCacheError as error:
+            log.error("lmcache-core: nothing is cached, as %s", error)  # noqa: TRY400 - the sentence says all
+            return
         self._scheduler = SchedulerSide(
             self._opened.lookups, block_tokens=cards[0].block_tokens, options=self._options, tally=self._tally
         )

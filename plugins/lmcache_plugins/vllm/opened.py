@@ -60,14 +60,22 @@ def open_cache(
         "block_tokens": cache.block_tokens,
         "adapter": make_adapter,
     }
-    if options.mode == "server":
+    manager = None if options.mode == "server" else CacheManager.from_config(options.config_file, **same)
+    if manager is None or (not options.mode and manager.config.values.mode == "server"):
         client = connect(options.config_file, **same)
         return OpenedCache(client, None, "", client.close)
-    manager = CacheManager.from_config(options.config_file, **same)
+    return _open_here(manager, rank.rank)
+
+
+def _open_here(manager: CacheManager, rank: int) -> OpenedCache:
     manager.start()
     folder = tempfile.mkdtemp(prefix="lmcache-vllm-")  # which only this user can enter
-    address = f"ipc://{folder}/rank{rank.rank}.sock"
-    desk = listen(manager, address)
+    address = f"ipc://{folder}/rank{rank}.sock"
+    try:
+        desk = listen(manager, address)
+    except BaseException:
+        manager.stop()
+        raise
 
     def close() -> None:
         desk.stop()
@@ -96,7 +104,7 @@ def open_lookups(options: ConnectorOptions, cards: Sequence[WorkerCard]) -> Open
         "world_size": first.world_size,
         "block_tokens": first.block_tokens,
     }
-    if options.mode == "server":
+    if not first.address:
         client = connect(options.config_file, **same, ranks=[card.rank for card in cards])
         return OpenedLookups(client, client.close)
     clients = [

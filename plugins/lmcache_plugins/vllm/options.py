@@ -11,7 +11,8 @@ from lmcache_core import ConfigError
 
 PREFIX = "lmcache."
 
-MODES = ("in_process", "server")
+MODES = ("in_process", "server", "")
+"""Where the cache is; the last one: where the cache's own configuration says."""
 
 _SWITCHES = ("async_load", "async_lookup", "save_generated")
 
@@ -22,7 +23,7 @@ class ConnectorOptions:
 
     Attributes:
         config_file: ``lmcache.config_file``; None for the core's own search.
-        mode: ``lmcache.mode``, else ``LMCACHE_MODE``: where the cache is.
+        mode: ``lmcache.mode``, else ``LMCACHE_MODE``; one of `MODES`.
         async_load: Load beside vLLM's steps; False loads before the step that needs the tokens.
         async_lookup: Let vLLM go on with other requests while a lookup is under way.
         save_generated: Keep the KV of generated tokens too.
@@ -33,7 +34,7 @@ class ConnectorOptions:
     """
 
     config_file: str | None = None
-    mode: str = "in_process"
+    mode: str = ""
     async_load: bool = True
     async_lookup: bool = True
     save_generated: bool = False
@@ -61,9 +62,9 @@ def read_options(
         for name in _SWITCHES
         if not isinstance(given.get(name, True), bool)
     ]
-    mode = given.pop("mode", environ.get("LMCACHE_MODE") or MODES[0])
+    mode = given.pop("mode", environ.get("LMCACHE_MODE", ""))
     if mode not in MODES:
-        problems.append(f"{PREFIX}mode: must be {' or '.join(MODES)}, got {mode!r}")
+        problems.append(f"{PREFIX}mode: must be {' or '.join(MODES[:2])}, got {mode!r}")
     config_file = given.pop("config_file", None)
     if not isinstance(config_file, str | None):
         problems.append(f"{PREFIX}config_file: must be a path, got {config_file!r}")

@@ -16,7 +16,7 @@ import torch
 
 from lmcache_core import LayoutError
 from lmcache_plugins.vllm.slabs import Slab, slabs_of
-from lmcache_plugins.vllm.staged import DeviceCopies
+from lmcache_plugins.vllm.staged import CopyQueue, CudaQueue, DeviceCopies
 
 _UINT8 = torch.uint8
 
@@ -42,13 +42,20 @@ class PagedAdapter:
         num_blocks: Blocks in each of them.
         block_tokens: Tokens in a block.
         chunk_tokens: Tokens in a chunk, a multiple of that.
+        copies: Queue to copy by; that of the tensors' device, where it has one, if it is left out.
 
     Raises:
         LayoutError: The tensors' blocks cannot be copied whole.
     """
 
     def __init__(
-        self, caches: Sequence[torch.Tensor], *, num_blocks: int, block_tokens: int, chunk_tokens: int
+        self,
+        caches: Sequence[torch.Tensor],
+        *,
+        num_blocks: int,
+        block_tokens: int,
+        chunk_tokens: int,
+        copies: CopyQueue | None = None,
     ) -> None:
         if chunk_tokens % block_tokens:
             raise LayoutError(f"a chunk of {chunk_tokens} tokens is no whole number of vllm's {block_tokens}")
@@ -57,7 +64,9 @@ class PagedAdapter:
         self._block_tokens = block_tokens
         self._chunk_blocks = chunk_tokens // block_tokens
         device = self._slabs[0].blocks.device
-        self._device = DeviceCopies(device) if device.type == "cuda" else None
+        if copies is None and device.type == "cuda":
+            copies = CudaQueue(device)
+        self._device = DeviceCopies(copies) if copies is not None else None
 
     @property
     def block_bytes(self) -> int:

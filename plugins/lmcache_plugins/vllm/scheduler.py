@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -151,9 +151,14 @@ class SchedulerSide:
 
     def finished(self, request_id: str) -> None:
         """Forget a request and give up what was promised to it."""
-        tracked = self._tracked.pop(request_id, None)
-        if tracked is not None:
-            self._give_up(tracked)
+        self.forget((request_id,))
+
+    def forget(self, request_ids: Iterable[str]) -> None:
+        """Forget requests that have finished; those that are forgotten already are no error."""
+        for request_id in request_ids:
+            tracked = self._tracked.pop(request_id, None)
+            if tracked is not None:
+                self._give_up(tracked)
 
     def reset(self) -> bool:
         """Drop what the cache holds; whether every tier was dropped, False also where the cache was not reached."""

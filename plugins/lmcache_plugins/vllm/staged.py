@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 
@@ -14,33 +15,73 @@ _BUFFERS = 2
 """While one chunk crosses the bus, the one before it goes between its pinned buffer and its payload."""
 
 
+class Mark(Protocol):
+    """A place in a queue of work."""
+
+    def synchronize(self) -> None:
+        """Block this thread until all work before the mark is complete."""
+
+
+class CopyQueue(Protocol):
+    """A device's queue of work, apart from the streams that compute; it is done in the order it is given."""
+
+    device: torch.device
+
+    def pinned(self, size_bytes: int) -> torch.Tensor:
+        """Make a buffer that the device can reach by itself."""
+
+    def follow_caller(self) -> None:
+        """Let the work to come wait for all that the caller's current stream has been given."""
+
+    def run(self, work: Callable[[], None]) -> Mark:
+        """Queue work; return the mark behind it, perhaps before it is done."""
+
+
+class CudaQueue:
+    """The `CopyQueue` of a CUDA device. Any thread; the caller's stream is that thread's current one."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._stream = torch.cuda.Stream(device)
+
+    def pinned(self, size_bytes: int) -> torch.Tensor:
+        """See `CopyQueue`."""
+        return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
+
+    def follow_caller(self) -> None:
+        """See `CopyQueue`; an event, the host does not wait."""
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))
+
+    def run(self, work: Callable[[], None]) -> Mark:
+        """See `CopyQueue`. Temporary tensors of the work belong to the stream, and live as long as it needs them."""
+        with torch.cuda.stream(self._stream):
+            work()
+            return self._stream.record_event()  # type: ignore[no-any-return]  # torch is Any here
+
+
 class DeviceCopies:
     """Copies of one device. Any thread; one call at a time goes on.
 
     Args:
-        device: A CUDA device.
+        copies: The device's queue.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._stream = torch.cuda.Stream(device)
+    def __init__(self, copies: CopyQueue) -> None:
+        self._queue = copies
         self._lock = threading.Lock()
         self._pinned: list[torch.Tensor] = []
-        self._free: list[torch.cuda.Event | None] = [None] * _BUFFERS
+        self._crossing: deque[Mark] = deque()  # of `write`, oldest first, at most one a buffer
         self._written = 0
 
     def read(self, slabs: Sequence[Slab], chunks: Sequence[Sequence[int]], outs: Sequence[torch.Tensor]) -> None:
         """Copy chunks from the device; complete when it returns. Follows the caller's stream."""
-        caller = torch.cuda.current_stream(self._device)
-        with self._lock, torch.cuda.stream(self._stream):
-            self._stream.wait_stream(caller)
-            crossing: deque[tuple[torch.cuda.Event, torch.Tensor, torch.Tensor]] = deque()
+        with self._lock:
+            self._land_writes()
+            self._queue.follow_caller()
+            crossing: deque[tuple[Mark, torch.Tensor, torch.Tensor]] = deque()
             for place, (ids, out) in enumerate(zip(chunks, outs, strict=True)):
                 buffer = self._buffer(place % _BUFFERS, out.numel())
-                index = torch.tensor(ids, device=self._device)
-                parts = [torch.index_select(slab.blocks, 1, index).view(-1).view(torch.uint8) for slab in slabs]
-                buffer.copy_(torch.cat(parts) if len(parts) > 1 else parts[0], non_blocking=True)
-                crossing.append((self._stream.record_event(), buffer, out))
+                crossing.append((self._queue.run(_fetch(slabs, ids, buffer)), buffer, out))
                 if len(crossing) == _BUFFERS:
                     _land(*crossing.popleft())
             while crossing:
@@ -55,37 +96,58 @@ class DeviceCopies:
             payload: The whole chunk.
             skip: Blocks of the chunk before the first of them.
         """
-        caller = torch.cuda.current_stream(self._device)
-        with self._lock, torch.cuda.stream(self._stream):
-            self._stream.wait_stream(caller)
-            place = self._written % _BUFFERS
+        with self._lock:
+            if len(self._crossing) == _BUFFERS:
+                self._crossing.popleft().synchronize()
+            buffer = self._buffer(self._written % _BUFFERS, payload.numel())
             self._written += 1
-            event = self._free[place]
-            if event is not None:
-                event.synchronize()
-            buffer = self._buffer(place, payload.numel())
             buffer.copy_(payload)
-            chunk = buffer.to(self._device, non_blocking=True)
-            index = torch.tensor(ids, device=self._device)
-            blocks = payload.numel() // sum(slab.planes * slab.block_bytes for slab in slabs)
-            begin = 0
-            for slab in slabs:
-                end = begin + slab.planes * slab.block_bytes * blocks
-                source = slab.view(chunk[begin:end])[:, skip : skip + len(ids)]
-                slab.blocks.index_copy_(1, index, source)
-                begin = end
-            self._free[place] = self._stream.record_event()
+            self._queue.follow_caller()
+            self._crossing.append(self._queue.run(_spread(slabs, tuple(ids), buffer, skip)))
 
     def finish(self) -> None:
         """Wait until every write is complete."""
-        self._stream.synchronize()
+        with self._lock:
+            self._land_writes()
 
-    def _buffer(self, place: int, size: int) -> torch.Tensor:
-        if len(self._pinned) <= place:
-            self._pinned.append(torch.empty(size, dtype=torch.uint8, pin_memory=True))
-        return self._pinned[place][:size]
+    def _land_writes(self) -> None:
+        while self._crossing:
+            self._crossing.popleft().synchronize()
+
+    def _buffer(self, place: int, size_bytes: int) -> torch.Tensor:
+        while len(self._pinned) <= place:
+            self._pinned.append(self._queue.pinned(size_bytes))
+        return self._pinned[place][:size_bytes]
 
 
-def _land(event: torch.cuda.Event, buffer: torch.Tensor, out: torch.Tensor) -> None:
-    event.synchronize()
+def _fetch(slabs: Sequence[Slab], ids: Sequence[int], buffer: torch.Tensor) -> Callable[[], None]:
+    def work() -> None:
+        index = torch.tensor(ids, device=slabs[0].blocks.device)
+        begin = 0
+        for slab in slabs:
+            part = torch.index_select(slab.blocks, 1, index).view(-1).view(torch.uint8)
+            buffer[begin : begin + part.numel()].copy_(part, non_blocking=True)
+            begin += part.numel()
+
+    return work
+
+
+def _spread(slabs: Sequence[Slab], ids: Sequence[int], buffer: torch.Tensor, skip: int) -> Callable[[], None]:
+    blocks = buffer.numel() // sum(slab.planes * slab.block_bytes for slab in slabs)
+
+    def work() -> None:
+        device = slabs[0].blocks.device
+        index = torch.tensor(ids, device=device)
+        begin = 0
+        for slab in slabs:
+            end = begin + slab.planes * slab.block_bytes * blocks
+            chunk = slab.view(buffer[begin:end].to(device, non_blocking=True))
+            slab.blocks.index_copy_(1, index, chunk[:, skip : skip + len(ids)])
+            begin = end
+
+    return work
+
+
+def _land(mark: Mark, buffer: torch.Tensor, out: torch.Tensor) -> None:
+    mark.synchronize()
     out.copy_(buffer)

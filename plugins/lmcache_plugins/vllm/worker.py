@@ -29,6 +29,9 @@ class Chunks(Protocol):
     ) -> Any:
         """Fill leading chunks; True for each token that is there."""
 
+    def release(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> bool:
+        """Give up what a lookup promised."""
+
 
 class WorkerSide:
     """Loads and stores. Called by vLLM's worker, one call at a time.
@@ -66,6 +69,13 @@ class WorkerSide:
         self.desk.order(plan.loads)
         self._unfit = set() if self._threaded else self.desk.take_failed()
         return True
+
+    def refuse(self, plan: StepPlan) -> None:
+        """End the loads of a step that could not be begun, and give up what was promised for them."""
+        self.desk.refuse(plan.loads)  # first: vLLM would wait for them for ever
+        if self._chunks is not None:
+            for one in plan.loads:
+                self._chunks.release(one.tokens, salt=one.salt, variant=one.variant, request_id=one.request_id)
 
     def take_ended(self, plan: StepPlan) -> Ended:
         """Give the requests whose loads have ended since the last call, and the blocks that vLLM must compute.

@@ -88,6 +88,7 @@ class Memory:
         self.delivered = delivered
         self.stored: list[tuple[list[int], Any, str, str, str]] = []
         self.asked: list[tuple[list[int], Any, str, str, str, int]] = []
+        self.released: list[tuple[str, str, str]] = []
 
     def store(self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
         self.stored.append((list(tokens), kv, salt, variant, request_id))
@@ -98,6 +99,10 @@ class Memory:
     ) -> Any:
         self.asked.append((list(tokens), out, salt, variant, request_id, skip_tokens))
         return np.arange(len(tokens)) < self.delivered
+
+    def release(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> bool:
+        self.released.append((salt, variant, request_id))
+        return True
 
 
 @pytest.fixture

@@ -151,6 +151,13 @@ def test_a_request_that_ends_before_it_is_loaded_gives_up_its_promise() -> None:
     assert (scheduler.answers.pending[0].cancelled, scheduler.side.requests) == (True, 0)
 
 
+def test_requests_that_vllm_has_forgotten_are_forgotten() -> None:
+    scheduler = Scheduler(found=16)
+    scheduler.match(20)
+    scheduler.side.forget({"r", "stranger"})
+    assert (scheduler.answers.pending[0].cancelled, scheduler.side.requests) == (True, 0)
+
+
 def test_a_request_is_loaded_once_an_admission() -> None:
     scheduler = Scheduler(found=16)
     scheduler.match(20)

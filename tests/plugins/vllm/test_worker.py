@@ -144,14 +144,16 @@ def test_without_a_cache_nothing_is_kept(tally: Tally) -> None:
 
 
 def test_orders_that_were_never_taken_end_empty(tally: Tally) -> None:
-    worker = side(Memory(16), tally, threaded=True)
-    worker.desk.refuse(load().loads)
+    memory = Memory(16)
+    worker = side(memory, tally, threaded=True)
+    worker.refuse(load())
     assert worker.take_ended(StepPlan()) == ({"r"}, {5, 6, 7, 8})
+    assert memory.released == [("s", "v", "r")]
     worker.close()
 
 
 def test_an_order_that_was_taken_is_not_refused_as_well(tally: Tally) -> None:
     worker = side(Memory(16), tally)
     worker.start_loads(load())
-    worker.desk.refuse(load().loads)
+    worker.refuse(load())
     assert worker.take_ended(StepPlan()) == ({"r"}, set())
