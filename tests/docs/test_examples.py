@@ -85,7 +85,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("lmcachectl")), *arguments]
-    environment = {**os.environ, "COLUMNS": "120"}
+    environment = {**os.environ, "COLUMNS": "120", "HOME": str(folder)}  # not the user's own state
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
 

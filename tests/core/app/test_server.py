@@ -190,7 +190,12 @@ def test_an_unhealthy_server_makes_calls_no_ops(
     assert client.lookup(torch.arange(32)) == 0
 
 
-def test_the_last_telemetry_is_sent_when_it_stops(make_server: MakeServer, make_client: MakeClient) -> None:
+def test_the_last_telemetry_is_sent_when_it_stops(
+    make_server: MakeServer, make_client: MakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
     with Collector() as collector:
         server = make_server(usage_endpoint=str(collector.url))
         server.start()
