@@ -191,7 +191,9 @@ class SchedulerSide:
             if self._clock() < tracked.missed_at_s + _MISS_KEPT_S:
                 return 0
             view = tracked.view
-            tokens = np.asarray(view.tokens, dtype=np.int64)
+            tokens = np.asarray(
+                view.tokens[:], dtype=np.int64
+            )  # a slice is a list: vLLM's own sequence is slow to walk
             tracked.lookup = self._lookups.lookup_async(
                 tokens, salt=view.salt, variant=view.variant, request_id=view.request_id
             )
