@@ -180,7 +180,7 @@ def main() -> int:
     print()
     for verdict in verdicts:
         print(verdict.line())
-    for line in figures.notes((PEER, PEER_TUNED), (IN_PROCESS, SERVER), longest=max(LENGTHS)):
+    for line in figures.notes(ALONE, (PEER, PEER_TUNED), (IN_PROCESS, SERVER), longest=max(LENGTHS)):
         print(line)
     if options.plot:
         options.plot.write_text(draw(figures, LENGTHS), encoding="utf-8")

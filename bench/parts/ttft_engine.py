@@ -3,7 +3,7 @@
 The first argument is a JSON object: ``model``, ``block_tokens``, ``blocks`` and ``transfer``, which is vLLM's KV
 transfer configuration or null. Then each line of standard input is a request, and each line of the original standard
 output an answer. ``{"encode": text}`` gives ``{"tokens": [...]}``; ``{"prompt": [...], "limit": n}`` gives
-``{"first_token_s": s, "cached_tokens": n, "tokens": [...]}``.
+``{"first_token_s": s, "cpu_s": s, "cached_tokens": n, "tokens": [...]}``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from typing import Any
 
 
@@ -66,8 +67,10 @@ def generate(engine: Any, prompt: list[int], limit: int) -> dict[str, Any]:
     from vllm import SamplingParams
 
     sampling = SamplingParams(temperature=0.0, max_tokens=limit, ignore_eos=True)
+    cpu_s = time.process_time()
     (output,) = engine.generate([{"prompt_token_ids": prompt}], sampling, use_tqdm=False)
     return {
+        "cpu_s": time.process_time() - cpu_s,
         "first_token_s": output.metrics.first_token_latency,
         "cached_tokens": output.num_cached_tokens or 0,
         "tokens": list(output.outputs[0].token_ids),

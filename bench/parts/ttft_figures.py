@@ -21,6 +21,7 @@ class Answer:
         length: Tokens of the prompt.
         fraction: How much of the prompt the cache could know.
         first_token_s: Until the first token.
+        cpu_s: That the engine's process took for the whole answer.
         cached_tokens: That the engine took from a cache.
         tokens: Of the answer.
     """
@@ -30,6 +31,7 @@ class Answer:
     length: int
     fraction: float
     first_token_s: float
+    cpu_s: float
     cached_tokens: int
     tokens: list[int]
 
@@ -83,10 +85,18 @@ class Figures:
         found = [answer.first_token_s for answer in self.some(side, length, fraction).values()]
         return statistics.median(found) if found else None
 
-    def ratios(self, over: tuple[str, float], under: tuple[str, float], length: int) -> list[float]:
+    def ratios(
+        self, over: tuple[str, float], under: tuple[str, float], length: int, what: str = "first_token_s"
+    ) -> list[float]:
         """Of one side and fraction to another, of the same prompt."""
         upper, lower = self.some(over[0], length, over[1]), self.some(under[0], length, under[1])
-        return [upper[n].first_token_s / lower[n].first_token_s for n in sorted(upper.keys() & lower.keys())]
+        both = sorted(upper.keys() & lower.keys())
+        return [getattr(upper[number], what) / getattr(lower[number], what) for number in both]
+
+    def overhead(self, side: str, alone: str, what: str = "first_token_s") -> float:
+        """Of a side where nothing is known, to vLLM alone, over all lengths."""
+        lengths = sorted({answer.length for answer in self.answers})
+        return _median([one for length in lengths for one in self.ratios((side, 0.0), (alone, 0.0), length, what)])
 
     # -- for people ---------------------------------------------------------------
 
@@ -109,20 +119,22 @@ class Figures:
     def verdicts(self, alone: str, ours: Sequence[str], peer: str, *, longest: int) -> list[Verdict]:
         """The aims."""
         found = []
-        lengths = sorted({answer.length for answer in self.answers})
         for side in ours:
             warm = self.ratios((side, 1.0), (side, 0.0), longest)
             found.append(Verdict(f"{side}: {longest} tokens warm / cold", _median(warm), MOST_OF_COLD))
             if peer in self.sides:
                 against = self.ratios((side, 1.0), (peer, 1.0), longest)
                 found.append(Verdict(f"{side}: {longest} tokens warm / {peer}", _median(against), MOST_OF_THE_PEER))
-            cold = [ratio for length in lengths for ratio in self.ratios((side, 0.0), (alone, 0.0), length)]
-            found.append(Verdict(f"{side}: cold / {alone}", _median(cold), MOST_OVERHEAD))
+            found.append(Verdict(f"{side}: cold / {alone}", self.overhead(side, alone), MOST_OVERHEAD))
             found.append(Verdict(f"{side}: answers that differ from {alone}", self.differing(side, alone), 0.0))
         return found
 
-    def notes(self, peers: Sequence[str], ours: Sequence[str], *, longest: int) -> Iterator[str]:
+    def notes(self, alone: str, peers: Sequence[str], ours: Sequence[str], *, longest: int) -> Iterator[str]:
         """What has no aim."""
+        for side in self.sides:
+            if side != alone:
+                cpu, wall = self.overhead(side, alone, "cpu_s"), self.overhead(side, alone)
+                yield f"note: {side}: cold / {alone}: first token {wall:.3f}, CPU time of the engine {cpu:.3f}"
         for side in self.sides:
             missed = sum(not one.is_as_meant for one in self.answers if one.side == side)
             if missed and side in (*ours, *peers):

@@ -33,6 +33,7 @@ class Chaos:
 
     Attributes:
         counts: What was done.
+        stopped: Workers that stood still for a while, so that their calls took long.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Chaos:
         self._server = server
         self._rng = rng
         self._frozen = False
-        self._stopped: list[int] = []
+        self.stopped: set[int] = set()
         self.counts: Counter[str] = Counter()
         self._deeds: list[tuple[tuple[float, float], Callable[[], None]]] = [
             (_KILL_GAP_S, self._kill_a_worker),
@@ -70,7 +71,7 @@ class Chaos:
     def end(self) -> None:
         """Let everything that stands still go on."""
         self._later.clear()
-        for pid in self._stopped:
+        for pid in self.stopped:
             _send(pid, signal.SIGCONT)
         self._redis.resume()
 
@@ -85,7 +86,7 @@ class Chaos:
         _, pid = self._staff.choose(self._rng)
         if pid:
             self.counts["stopped workers"] += 1
-            self._stopped.append(pid)
+            self.stopped.add(pid)
             _send(pid, signal.SIGSTOP)
             self._after(_STOPPED_S, lambda: _send(pid, signal.SIGCONT))
 

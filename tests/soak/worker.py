@@ -19,6 +19,7 @@ from tests.soak.traffic import Traffic
 
 from lmcache_core import connect
 
+CALL_TIMEOUT_S = 2.0
 _TELL_S = 0.5
 _IDLE_S = 0.05
 
@@ -46,7 +47,7 @@ def work(folder: Path, address: str, number: int, seed: int) -> None:
 def _run(file: Path, address: str, number: int, seed: int, stopped: threading.Event) -> int:
     model = MODELS[number % len(MODELS)]
     name = f"w{number}-{os.getpid()}"
-    overrides = {"mode": "server", "server_address": address, "blocking_timeout_secs": 2.0}
+    overrides = {"mode": "server", "server_address": address, "blocking_timeout_secs": CALL_TIMEOUT_S}
     cache = connect(overrides=overrides, environ={}, layout=model.layout, model_name=model.name)
     traffic = Traffic(cache, model, random.Random(seed), name)
     parent, told_s, wrong = os.getppid(), 0.0, ""
@@ -70,7 +71,13 @@ def _run(file: Path, address: str, number: int, seed: int, stopped: threading.Ev
 
 def _tell(file: Path, traffic: Traffic, number: int, wrong: str) -> None:
     """Write the figures in one step, so that a killed worker leaves the last whole ones."""
-    figures = {"number": number, "counts": traffic.counts, "longest_s": traffic.longest_s, "wrong": wrong}
+    figures = {
+        "number": number,
+        "pid": os.getpid(),
+        "counts": traffic.counts,
+        "longest_s": traffic.longest_s,
+        "wrong": wrong,
+    }
     beside = file.with_suffix(".new")
     beside.write_text(json.dumps(figures))
     beside.replace(file)
