@@ -121,7 +121,7 @@ def test_a_ping_tells_of_a_restart_without_a_lifeline(server: FakeServer, make_c
 def test_a_dead_server_is_noticed_without_a_call(client: CacheClient, server: FakeServer) -> None:
     server.die()
 
-    assert until(lambda: not client.is_healthy(), 1.0)
+    assert until(lambda: not client.is_healthy(), 5.0)
 
 
 def test_an_unhealthy_server_is_left_alone(client: CacheClient, server: FakeServer) -> None:

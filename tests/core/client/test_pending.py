@@ -95,7 +95,7 @@ def test_a_dead_server_ends_a_waiting_lookup(client: CacheClient, server: FakeSe
     began = time.monotonic()
 
     assert pending.result() == 0
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 5.0
     assert errors(client) == {("lookup", "server_gone"): 1}
 
 
