@@ -34,7 +34,7 @@ CHUNK_TOKENS = 256
 LOOKUP_CHUNKS = 128
 BLOCKS = 40
 CALLS = 50
-"""In a block; blocks of ours and of the yardstick alternate."""
+"""In a block; calls of ours and of the yardstick alternate."""
 
 ROUNDS = 15
 MOST_ECHOES_OF_A_PING = 1.5
@@ -89,13 +89,14 @@ def timed(call: Callable[[], object]) -> float:
 def compare(
     title: str, bare: Callable[[], object], ours: Callable[[], object], after: Callable[[], object] = lambda: None
 ) -> float:
-    """Alternate blocks of calls; give the median ratio of their medians."""
+    """Alternate calls; give the median, over blocks of them, of the ratio of their medians."""
     bare_us: list[float] = []
     ours_us: list[float] = []
     for block in range(BLOCKS + 1):
-        bare_s = [timed(bare) for _ in range(CALLS)]
-        ours_s = []
+        bare_s: list[float] = []
+        ours_s: list[float] = []
         for _ in range(CALLS):
+            bare_s.append(timed(bare))
             ours_s.append(timed(ours))
             after()
         if block:  # the first warms up
