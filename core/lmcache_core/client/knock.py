@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import struct
 from contextlib import suppress
 
-from lmcache_core.client.failures import ServerGoneError
+from lmcache_core.client.failures import ServerCallError, ServerGoneError
 from lmcache_core.wire.address import LOOPBACK, ServerAddress
 
 _CONNECT_TIMEOUT_S = 0.05
 _GREETING_BYTES = 256
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
 class Knock:
@@ -21,18 +24,23 @@ class Knock:
         address: Of the server.
 
     Raises:
-        ServerGoneError: Nobody listens there.
+        ServerGoneError: Nobody listens there, or another user does.
     """
 
     def __init__(self, address: ServerAddress) -> None:
         path = address.path
-        self._connection = socket.socket(socket.AF_INET if path is None else socket.AF_UNIX)
+        self._connection = open_socket(socket.AF_INET if path is None else socket.AF_UNIX)
         try:
             self._connection.settimeout(_CONNECT_TIMEOUT_S)
             self._connection.connect((LOOPBACK, address.port) if path is None else str(path))
+            if path is not None:
+                check_user(self._connection, str(address))
         except OSError as error:
             self._connection.close()
             raise ServerGoneError(f"no cache server answers at {address}") from error
+        except ServerGoneError:
+            self._connection.close()
+            raise
         self._connection.setblocking(False)  # noqa: FBT003 - the standard library's own switch
         self.fd = self._connection.fileno()
 
@@ -48,3 +56,27 @@ class Knock:
     def close(self) -> None:
         """Leave."""
         self._connection.close()
+
+
+def open_socket(family: int) -> socket.socket:
+    """Make a stream socket. Raises a `ServerCallError` where the system has none left."""
+    try:
+        return socket.socket(family)
+    except OSError as error:
+        raise ServerCallError(f"no socket to the cache server can be made: {error.strerror}") from error
+
+
+def check_user(connection: socket.socket, where: str) -> None:
+    """Refuse the server of another user, who would get this one's KV, or hand out wrong KV.
+
+    Raises:
+        ServerGoneError: Says whose it is.
+        OSError: It cannot be told.
+    """
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _pid, user, _group = _CREDENTIALS.unpack(raw)
+    if user != os.getuid():
+        raise ServerGoneError(
+            f"the cache server at {where} runs as user {user} and this process as user {os.getuid()}; "
+            "start the server as this user"
+        )

@@ -7,6 +7,7 @@ import select
 import socket
 
 from lmcache_core.client.failures import ServerCallError, ServerConfusedError, ServerGoneError
+from lmcache_core.client.knock import check_user, open_socket
 
 _GREETING_BYTES = 1
 _SHORTEST_TIMEOUT_S = 0.001  # 0 would mean not to wait at all
@@ -53,10 +54,11 @@ def connect_lifeline(path: str, ticket: bytes, *, timeout_s: float) -> tuple[Lif
         ServerGoneError: Nobody answers there in time.
         ServerConfusedError: The other side does not speak as a lifeline does.
     """
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = open_socket(socket.AF_UNIX)
     try:
         connection.settimeout(max(timeout_s, _SHORTEST_TIMEOUT_S))
         connection.connect(path)
+        check_user(connection, path)
         connection.sendall(ticket)
         arena_fd = _greeting(connection, path)
     except OSError as error:
@@ -70,6 +72,8 @@ def connect_lifeline(path: str, ticket: bytes, *, timeout_s: float) -> tuple[Lif
 
 def _greeting(connection: socket.socket, path: str) -> int:
     greeting, descriptors, _, _ = socket.recv_fds(connection, _GREETING_BYTES, 2)
+    for descriptor in descriptors:  # `recv_fds` takes flags and passes none on
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - the standard library's own switch
     if len(greeting) == _GREETING_BYTES and len(descriptors) <= 1:
         return descriptors[0] if descriptors else -1
     for descriptor in descriptors:

@@ -77,11 +77,20 @@ class PendingRemote:
     def cancel(self) -> None:
         """Give up the lookup and what it has promised or will promise."""
         with self._lock:
-            self._give_back()
             if self._failure is None:
                 self._failure = ServerGoneError, "the lookup was given up"
-                with suppress(ServerCallError):
-                    self._pool.tell(Forsake(self._pool.session, self._call))
+                self._forsake(Forsake(self._pool.session, self._call))
+            self._give_back()
+
+    def _forsake(self, message: Forsake) -> None:
+        """Say so behind the lookup, on its own socket while that is here: a call that is forsaken gets no answer."""
+        socket = self._socket
+        with suppress(ServerCallError):
+            if socket is None:
+                self._pool.tell(message)
+            else:
+                socket.send(message)
+                socket.owed.discard(self._call)
 
     def _wait(self, deadline: float) -> None:
         socket = self._socket

@@ -14,6 +14,7 @@ import zmq
 
 from lmcache_core.client.failures import (
     RequestTooLongError,
+    ServerCallError,
     ServerConfusedError,
     ServerGoneError,
     ServerLateError,
@@ -218,7 +219,7 @@ class SocketPool:
         return self._closed or (lifeline is not None and lifeline.has_ended())
 
     def take(self) -> CallSocket:
-        """Lend a socket. Raises ServerGoneError once the pool is closed."""
+        """Lend a socket. Raises ServerGoneError once the pool is closed, a `ServerCallError` where there is none."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -235,18 +236,21 @@ class SocketPool:
 
     def drain(self) -> None:
         """Throw away what came too late on sockets that are not in use."""
-        for _ in range(len(self._idle)):
+        for _ in range(len(self._idle)):  # once around: each keeps its place, and none is looked at twice
             try:
                 socket = self._idle.popleft()
             except IndexError:
-                return
+                break
             socket.drain()
-            self.give(socket)
+            self._idle.append(socket)
+        if self._closed:
+            self._close_idle()
 
     def close(self, farewell: Message | None = None) -> None:
         """Close every socket, those in use when they come back; tell the server if there is something to tell."""
         if farewell is not None:
-            self.tell(farewell)
+            with suppress(ServerCallError):  # the end of the lifeline says the same
+                self.tell(farewell)
         self._closed, self._lifeline = True, None
         self._close_idle(_FAREWELL_MS if farewell is not None else 0)
 
@@ -260,7 +264,10 @@ class SocketPool:
         with self._lock:
             if self._closed:
                 raise ServerGoneError("the session with the cache server is over")
-            raw = self._context.socket(zmq.DEALER)
+            try:
+                raw = self._context.socket(zmq.DEALER)
+            except zmq.ZMQError as error:
+                raise ServerCallError(f"no socket to the cache server can be made: {error}") from error
             self._open += 1
         raw.linger = 0
         raw.sndhwm = 0  # a message that gives something back is never dropped
