@@ -9,7 +9,7 @@ _TCP: Final = "tcp://"
 _LOOPBACK: Final = "127.0.0.1"
 _OF_THIS_HOST: Final = frozenset({_LOOPBACK, "localhost"})
 _LAST_PORT: Final = 65535
-_LONGEST_PATH_BYTES: Final = 90
+_LONGEST_PATH_BYTES: Final = 100
 """Linux takes 107 bytes for the path of a socket (`sun_path`, unix(7)); the rest is for the names beside it."""
 
 _FORMS: Final = "ipc:///path/of/a.sock or tcp://127.0.0.1:port"

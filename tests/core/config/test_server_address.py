@@ -50,8 +50,8 @@ PATH = f"must have the absolute path of a socket file; write {FORMS}"
         ("tcp://127.0.0.1:99999", PORT),
         ("tcp://[::1]:7800", "must not be an IPv6 address; write tcp://127.0.0.1:port"),
         (
-            "ipc:///" + "x" * 90,
-            "has a path of 91 bytes, more than the 90 that a socket's may have; choose a shorter one",
+            "ipc:///" + "x" * 100,
+            "has a path of 101 bytes, more than the 100 that a socket's may have; choose a shorter one",
         ),
     ],
 )
