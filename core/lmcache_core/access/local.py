@@ -19,6 +19,9 @@ from lmcache_core.storage.manager import StorageManager
 from lmcache_core.storage.run import ChunkRun, Found
 from lmcache_core.workers import WorkerPool
 
+PAST = 0.0
+"""A deadline for who must not wait for a further tier, also when a chunk has just been evicted."""
+
 
 class LocalAccess:
     """The `ChunkAccess` that goes straight to the tiers; counts what it does and tells the journal. Any thread.
@@ -83,15 +86,15 @@ class LocalAccess:
     ) -> PrefetchFuture:
         """Begin a lookup that also loads what further tiers have; at once where they need not be asked."""
 
-        def load() -> Found:
-            found = self._of_each(runs, request_id, partial(self._storage.prefetch, deadline=deadline))
+        def load(until_s: float) -> Found:
+            found = self._of_each(runs, request_id, partial(self._storage.prefetch, deadline=until_s))
             return self._looked_up(runs, found, request_id, requested_tokens)
 
         if self.resident(runs, None):
             future: Future[Found] = Future()
-            future.set_result(load())
+            future.set_result(load(PAST))
         else:
-            future = self._loaders.submit(load)
+            future = self._loaders.submit(partial(load, deadline))
         return PrefetchFuture(future, lambda found: self.forsake(runs, request_id, found))
 
     def resident(self, runs: Sequence[ChunkRun], request_id: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import threading
@@ -13,6 +14,9 @@ ALIGNMENT_BYTES = 4096
 
 
 _POPULATE_BYTES = 64 << 20
+
+_SIZE_IS_FINAL = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+"""Who cuts the memory short would kill every process that touches it."""
 
 
 class Account:
@@ -91,8 +95,9 @@ class Arena:
         self.fd = -1
         try:
             if shared:
-                self.fd = os.memfd_create("lmcache-core-arena")
+                self.fd = os.memfd_create("lmcache-core-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
                 os.ftruncate(self.fd, self.capacity_bytes)
+                fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SIZE_IS_FINAL)
             region = mmap.mmap(self.fd, self.capacity_bytes)
         except (OSError, ValueError, OverflowError) as error:
             raise MemoryError(f"arena: the system refused {self.capacity_bytes} bytes of memory: {error}") from error

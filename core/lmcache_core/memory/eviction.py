@@ -68,7 +68,7 @@ class LRUIndex:
         return found
 
     def touch(self, digests: Sequence[bytes]) -> None:
-        """Mark present digests, all of one owner, as just used, the first of them last of all to go."""
+        """Mark present digests of one owner as just used, the first of them last of all to go; pass over others."""
         if not digests:
             return
         move = self._blocks.move_to_end
@@ -76,9 +76,10 @@ class LRUIndex:
             move(digest)
         owner = self._blocks[digests[0]].account
         if isinstance(owner, Owner) and owner.order is not None:
-            move = owner.order.move_to_end
+            order = owner.order
             for digest in reversed(digests):
-                move(digest)
+                if digest in order:  # a client may ask for anything
+                    order.move_to_end(digest)
 
     def victims(self, owner: Owner | None = None) -> Iterator[bytes]:
         """Give the digests that nobody leases, in the order they should go. Do not change the index meanwhile.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from lmcache_core.access.local import LocalAccess
+from lmcache_core.access.local import PAST, LocalAccess
 from lmcache_core.memory.lease import Lease
 from lmcache_core.server.desk import Handler, Holdings
 from lmcache_core.server.gate import Gate, registered
@@ -101,7 +101,7 @@ class BlockCalls:
         deadline = self._gate.deadline(message.timeout_s)
         lend = partial(access.lend, run, message.request_id, skip_chunks=message.skip_chunks, deadline=deadline)
         if access.resident((run,), message.request_id):
-            return self._lent(session, message, access, run, lend())
+            return self._lent(session, message, access, run, lend(deadline=PAST))
         slow = SlowCall(
             session=session.number,
             call=message.call,

@@ -64,6 +64,7 @@ class PromiseLedger:
         if not found.chunks:
             access.forsake(runs, request_id, found)
             return
+        self.forsake(session, call)  # of a client that uses a number twice
         promises = [part.promise for part in found.parts or (found,) if part.promise is not None]
         tails = tuple([ChunkRun(run.namespace, run.digests[-1:], run.codec) for run in runs])
         expires_s = max([promise.expires_at for promise in promises], default=0.0)
@@ -119,7 +120,7 @@ class PromiseLedger:
 
     def _strike(self, entry: Promised) -> None:
         calls = self._by_session.get(entry.session, {})
-        if calls.get(entry.call) is entry:  # a client that uses a number twice has only harmed itself
+        if calls.get(entry.call) is entry:
             del calls[entry.call]
             if not calls:
                 del self._by_session[entry.session]

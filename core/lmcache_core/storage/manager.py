@@ -134,7 +134,7 @@ class StorageManager:
             self._arena.release(held)
 
     def lend(self, run: ChunkRun, request: bytes, *, deadline: float, skip_chunks: int = 0) -> Lease:
-        """Fetch to the end, and hand the blocks over."""
+        """Fetch to the end, and hand the blocks over. A deadline that is past asks no further tier."""
         held: list[Block] = []
         try:
             for _ in self._gather(run, request, held, skip_chunks, deadline):
@@ -189,7 +189,7 @@ class StorageManager:
             for part in plan
             if not part.tier.bypass.reads and (keys := run.keys(max(part.start, start), part.stop))
         ]
-        if wanted and wanted[0][0].start <= start:
+        if wanted and wanted[0][0].start <= start and time.monotonic() < deadline:
             chunks = sum(len(keys) for _, keys in wanted)
             blocks = self.local.reserve(
                 chunks, run.codec.frame_bytes, tenant=run.namespace.salt_hash, during="l2_prefetch"
@@ -202,7 +202,7 @@ class StorageManager:
         """Ask the tiers, one round trip each, for the chunks from `start` on."""
         plan: list[TierRun] = []
         for tier in self.tiers:
-            if start >= len(run.digests):
+            if start >= len(run.digests) or time.monotonic() >= deadline:  # who has no time asks nobody
                 break
             if tier.is_open():
                 continue

@@ -308,6 +308,7 @@ def test_forsaking_what_is_over_is_harmless(served: Served, worker: Talker) -> N
 
 def test_a_clear_says_what_it_did_to_each_tier(served: Served, worker: Talker) -> None:
     worker.store("a", "b")
+    assert served.rig.storage.flush(10)  # the write-behind leases them too
     worker.retrieve("a")
     cleared = worker.ask_for(wire.ClearedTiers, wire.Clear)
 

@@ -280,3 +280,14 @@ def test_refusals_are_told_as_any(make_rig: MakeRig) -> None:
 @pytest.mark.parametrize("name", ["acme", "other"])
 def test_a_label_has_its_quota(name: str) -> None:
     assert Tier(10, acme=3, default_pages=3).usage(name).quota_bytes == 3 * PAGE
+
+
+def test_digests_of_two_tenants_at_once_leak_no_block() -> None:
+    tier = Tier(8, p=2, q=2)
+    tier.store("p", "a")
+    tier.store("q", "b")
+
+    tier.arena.release(tier.local.lease_run([b"p a", b"q b"]))
+    tier.local.clear()
+
+    assert tier.arena.used_bytes == 0

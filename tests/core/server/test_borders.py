@@ -1,0 +1,50 @@
+"""What one client does harms no other, whatever the client and whenever it comes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.core.server.served import Served, until
+from tests.core.server.talker import Talker, digests
+from tests.memory_store import Gate
+
+from lmcache_core.wire import messages as wire
+
+
+def test_a_chunk_evicted_just_before_it_is_lent_delays_nobody(
+    served: Served, worker: Talker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate("contains", "load")
+    served.rig.stores[0].fault = gate
+    monkeypatch.setattr(served.rig.storage, "is_resident", lambda _run, _request: True)
+
+    worker.say(worker.build(wire.Retrieve, digests=digests("a")))
+    answer = worker.hear()
+
+    assert isinstance(answer, wire.Lent)
+    assert (answer.lease, answer.offsets) == (0, ())
+    assert not gate.entered.is_set()
+
+
+def test_a_client_without_time_costs_the_store_no_trust(served: Served, worker: Talker) -> None:
+    for number in range(20):
+        answer = worker.lookup(number, timeout_s=-1.0)
+        assert isinstance(answer, wire.Found)
+
+    assert not served.rig.storage.tiers[0].breaker.is_open
+
+
+def test_no_client_can_cut_the_arena_short(served: Served, worker: Talker) -> None:
+    with pytest.raises(PermissionError):
+        os.ftruncate(worker.arena_fd, 0)
+
+
+def test_a_call_number_used_twice_is_remembered_once(served: Served, worker: Talker) -> None:
+    worker.store("a")
+    for _ in range(3):
+        worker.ask(wire.Lookup, call=77, digests=(digests("a"),), requested_tokens=4, request_id="r")
+
+    worker.die()
+
+    assert until(served.is_exact)
