@@ -254,4 +254,8 @@ class _Delivery:
 
 
 def _no_tokens(tokens: Any) -> Mask:
-    return np.zeros(len(tokens) if hasattr(tokens, "__len__") else 0, dtype=np.bool_)
+    try:
+        count = len(tokens)
+    except TypeError:  # one number, or nothing of the kind: there is no mask to fill
+        count = 0
+    return np.zeros(count, dtype=np.bool_)

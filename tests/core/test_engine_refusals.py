@@ -103,3 +103,13 @@ def test_scatter_that_fails_gives_the_prefix_before_it(make_rig: MakeRig, monkey
 
 def test_layout_error_is_a_value_error() -> None:
     assert issubclass(LayoutError, ValueError)
+
+
+@pytest.mark.parametrize("healthy", [True, False])
+def test_one_number_instead_of_tokens_is_a_miss(make_rig: MakeRig, healthy: bool) -> None:
+    rig = make_rig()
+    rig.healthy = healthy
+
+    assert rig.engine.retrieve(torch.tensor(3), some_kv(4)).tolist() == []
+    assert rig.engine.lookup(torch.tensor(3)) == 0
+    assert rig.engine.store(torch.tensor(3), some_kv(4)) == 0
