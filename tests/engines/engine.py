@@ -118,7 +118,9 @@ class Engine:
         return [Answer(**answer) for answer in self.end()]
 
     def stop(self) -> None:
-        """End it as its user would, and wait."""
+        """End it as its user would, and wait; nothing where it has ended."""
+        if self._process.poll() is not None:
+            return
         if self._line is not None:
             self._line.send(None)
             self._line.close()

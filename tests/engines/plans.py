@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.engines.engine import Settings
 
-QUICK = {"ping_interval": 0.3, "ping_timeout": 0.5, "waiting_time_for_recovery": 0.5}
+QUICK = {"ping_interval": 0.5, "ping_timeout": 0.4, "waiting_time_for_recovery": 0.5}
 """Health checks that notice and recover within a test."""
 
 

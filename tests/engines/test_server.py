@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -78,10 +79,11 @@ def test_a_server_that_dies_changes_no_text_and_is_used_again_when_it_is_back(
     openai: OpenAIServer, server: ServeProcess, expected: list[Answer], text_of: Callable[[list[int]], str]
 ) -> None:
     texts = [text_of(answer.tokens) for answer in expected[:20]]
-    timer = threading.Timer(0.7, server.kill)
+    timer = threading.Timer(0.7, server.send, [signal.SIGKILL])
     timer.start()
     assert ask_all(openai) == texts
     timer.join()
+    server.ended()
     server.start()
     end = time.monotonic() + 60
     hits = 0.0
@@ -96,13 +98,13 @@ def test_a_server_that_dies_changes_no_text_and_is_used_again_when_it_is_back(
 def test_a_frozen_server_changes_no_text(
     openai: OpenAIServer, server: ServeProcess, expected: list[Answer], text_of: Callable[[list[int]], str]
 ) -> None:
-    timer = threading.Timer(0.3, server.pause)
+    timer = threading.Timer(0.3, server.send, [signal.SIGSTOP])
     timer.start()
     try:
         assert ask_all(openai) == [text_of(answer.tokens) for answer in expected[:20]]
     finally:
         timer.join()
-        server.resume()
+        server.send(signal.SIGCONT)
 
 
 def test_vllm_is_well_at_the_end(openai: OpenAIServer) -> None:

@@ -73,9 +73,8 @@ class WorkerSide:
     def refuse(self, plan: StepPlan) -> None:
         """End the loads of a step that could not be begun, and give up what was promised for them."""
         self.desk.refuse(plan.loads)  # first: vLLM would wait for them for ever
-        if self._chunks is not None:
-            for one in plan.loads:
-                self._chunks.release(one.tokens, salt=one.salt, variant=one.variant, request_id=one.request_id)
+        for order in plan.loads:
+            self._give_up(order)
 
     def take_ended(self, plan: StepPlan) -> Ended:
         """Give the requests whose loads have ended since the last call, and the blocks that vLLM must compute.
@@ -121,8 +120,14 @@ class WorkerSide:
                 skip_tokens=first_token,
             )
             filled_blocks = min(int(mask.sum()) // self._block_tokens, len(order.block_ids))
+            if filled_blocks < len(order.block_ids):  # a cache that is unhealthy keeps what the lookup promised
+                self._give_up(order)
         loaded_tokens = max(0, filled_blocks - order.first_block) * self._block_tokens
         self._tally.add("load_seconds", self._clock() - begin)
         self._tally.add("loaded_tokens", loaded_tokens)
         self._tally.add("failed_tokens", wanted_tokens - loaded_tokens)
         return filled_blocks
+
+    def _give_up(self, order: LoadOrder) -> None:
+        if self._chunks is not None:
+            self._chunks.release(order.tokens, salt=order.salt, variant=order.variant, request_id=order.request_id)

@@ -55,6 +55,13 @@ def test_a_short_load_reports_the_blocks_from_the_first_missing_on(tally: Tally)
     assert [worker.take_ended(StepPlan()) for _ in range(2)] == [({"r"}, {7, 8}), (set(), set())]
 
 
+def test_a_short_load_gives_up_what_was_promised(tally: Tally) -> None:
+    short, whole = Memory(8), Memory(16)
+    for memory in (short, whole):
+        side(memory, tally).start_loads(load())
+    assert (short.released, whole.released) == ([("s", "v", "r")], [])
+
+
 def test_blocks_that_vllm_computed_are_never_reported(tally: Tally) -> None:
     worker = side(Memory(0), tally)
     worker.start_loads(load(first=3))
