@@ -36,7 +36,7 @@ BLOCKS = 40
 CALLS = 50
 """In a block; calls of ours and of the yardstick alternate."""
 
-ROUNDS = 15
+ROUNDS = 31
 MOST_ECHOES_OF_A_PING = 1.5
 MOST_ECHOES_OF_A_LOOKUP = 2.5
 LEAST_OF_THE_ENGINE = 0.85
@@ -244,7 +244,7 @@ def bench_crew(address: str, workers: int, chunks: int) -> None:
     crew = Crew(address, workers, chunks)
     times: dict[str, list[float]] = {"store": [], "retrieve": []}
     with connect(environ={}, address=address, layout=shape.layout, model_name="bench") as client:
-        for _ in range(ROUNDS // 2):
+        for _ in range(ROUNDS // 4):
             for word, spent in times.items():
                 spent.append(timed(lambda word=word: crew.do(word)))
             client.clear()
