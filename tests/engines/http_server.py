@@ -56,13 +56,20 @@ class OpenAIServer:
             )
 
     def __enter__(self) -> OpenAIServer:
+        try:
+            self._wait()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _wait(self) -> None:
         end = time.monotonic() + _START_S
         while not self._answers():
             text = self.log.read_text(errors="replace")[-4000:]
             assert self._process.poll() is None, text
             assert time.monotonic() < end, text
             time.sleep(0.2)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

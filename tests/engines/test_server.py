@@ -30,7 +30,15 @@ def text_of() -> Callable[[list[int]], str]:
 
 
 @pytest.fixture(scope="module")
-def cold_answers(open_engine: Callable[[str], Engine]) -> list[Answer]:
+def starting(server: ServeProcess, tmp_path_factory: pytest.TempPathFactory, expected: list[Answer]) -> OpenAIServer:
+    """vLLM's server, which takes a minute to start, beside the engine that is used before it."""
+    del expected
+    extra = {"lmcache.mode": "server", "lmcache.server_address": server.address}
+    return OpenAIServer(model_folder(), extra, tmp_path_factory.mktemp("openai") / "log")
+
+
+@pytest.fixture(scope="module")
+def cold_answers(starting: OpenAIServer, open_engine: Callable[[str], Engine]) -> list[Answer]:
     engine = open_engine("server")
     answers = engine.answer(PROMPTS)
     engine.stop()
@@ -38,12 +46,9 @@ def cold_answers(open_engine: Callable[[str], Engine]) -> list[Answer]:
 
 
 @pytest.fixture(scope="module")
-def openai(
-    cold_answers: list[Answer], server: ServeProcess, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OpenAIServer]:
-    extra = {"lmcache.mode": "server", "lmcache.server_address": server.address}
-    with OpenAIServer(model_folder(), extra, tmp_path_factory.mktemp("openai") / "log") as found:
-        yield found
+def openai(starting: OpenAIServer, cold_answers: list[Answer]) -> Iterator[OpenAIServer]:
+    with starting:
+        yield starting
 
 
 def ask_all(openai: OpenAIServer) -> list[str]:
