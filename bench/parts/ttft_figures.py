@@ -138,7 +138,7 @@ class Figures:
         for side in self.sides:
             missed = sum(not one.is_as_meant for one in self.answers if one.side == side)
             if missed and side in (*ours, *peers):
-                yield f"note: {side}: {missed} requests whose known part was not, or not yet, in the cache"
+                yield f"note: {side}: {missed} requests without a hit: less than a chunk was known, or it was not there"
         for peer in peers:
             if peer in self.sides:
                 cold = self.ratios((peer, 1.0), (peer, 0.0), longest)
