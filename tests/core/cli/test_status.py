@@ -142,4 +142,6 @@ def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_an_address_that_is_none_is_the_users(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--address", "nowhere"]) == 2
-    assert capsys.readouterr().err.startswith("error: --address: 'nowhere' is on 'nowhere', and a cache server shares memory with its clients, ")
+    assert capsys.readouterr().err.startswith(
+        "error: --address: 'nowhere' is on 'nowhere', and a cache server shares memory with its clients, "
+    )
