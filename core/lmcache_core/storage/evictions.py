@@ -75,5 +75,5 @@ class EvictionWatch:
                 "%s: evicted_chunks: %s; nothing is lost, but its evictions are not counted (said once)",
                 self._who,
                 error,
-                exc_info=error,
+                exc_info=None if isinstance(error, BackendTimeoutError) else error,
             )
