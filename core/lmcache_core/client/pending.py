@@ -51,7 +51,7 @@ class PendingRemote:
             if socket is None:
                 return True
             try:
-                answer = socket.peek(self._call)
+                answer = None if self._pool.is_closed else socket.peek(self._call)
                 if answer is None and self._pool.is_over():
                     raise ServerGoneError("the cache server died")
             except ServerCallError as error:
@@ -83,10 +83,10 @@ class PendingRemote:
             self._give_back()
 
     def _forsake(self, message: Forsake) -> None:
-        """Say so behind the lookup, on its own socket while that is here: a call that is forsaken gets no answer."""
+        """Say so behind the lookup, on its own socket while that is here; a call that is forsaken gets no answer."""
         socket = self._socket
         with suppress(ServerCallError):
-            if socket is None:
+            if socket is None or self._pool.is_closed:
                 self._pool.tell(message)
             else:
                 socket.send(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections import deque
@@ -40,6 +41,10 @@ _RECONNECT_MS = 50
 _CONNECT_TIMEOUT_MS = 1000
 _FAREWELL_MS = 200
 """Longest that closing waits for the last message to leave."""
+
+
+_FILES_NEEDED = 16
+"""A ZeroMQ context opens about six, and ends the whole process where it gets none."""
 
 
 class Watch(Protocol):
@@ -175,6 +180,9 @@ class SocketPool:
         session: Number of the session; 0 before there is one.
         lifeline: Of the session; None for none.
 
+    Raises:
+        ServerCallError: The process is out of files.
+
     Attributes:
         session: Number of the session.
     """
@@ -183,6 +191,7 @@ class SocketPool:
         self._address = address
         self.session = session
         self._lifeline = lifeline
+        _check_files()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._idle: deque[CallSocket] = deque()
         self._inherited: deque[CallSocket] = deque()
@@ -212,6 +221,11 @@ class SocketPool:
             yield socket
         finally:
             self.give(socket)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its sockets must not be touched any more, which in a forked child are the parent's."""
+        return self._closed
 
     def is_over(self) -> bool:
         """Whether no answer can come any more. Never blocks."""
@@ -264,6 +278,8 @@ class SocketPool:
         with self._lock:
             if self._closed:
                 raise ServerGoneError("the session with the cache server is over")
+            if not self._open:
+                _check_files()
             try:
                 raw = self._context.socket(zmq.DEALER)
             except zmq.ZMQError as error:
@@ -290,3 +306,16 @@ class SocketPool:
         with self._lock:
             if self._open == 0 and not self._context.closed:
                 self._context.term()
+
+
+def _check_files() -> None:
+    """Raise a ServerCallError where this process may open too few files for a ZeroMQ context."""
+    opened: list[int] = []
+    try:
+        while len(opened) < _FILES_NEEDED:
+            opened.append(os.eventfd(0, os.EFD_CLOEXEC))
+    except OSError as error:
+        raise ServerCallError(f"no socket to the cache server can be made: {error.strerror}") from error
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)

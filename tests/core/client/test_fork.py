@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
+import pytest
 from tests.core.client.fake_server import FakeServer
 
-from lmcache_core.wire.messages import Hello, Return
+from lmcache_core.wire.messages import Forsake, Found, Hello, Lookup, Return
 
 SCRIPT = """
     import os, signal, sys, torch
@@ -33,6 +35,7 @@ SCRIPT = """
     )
     kv = torch.ones(layout.kv_shape(8))
     assert client.store(list(range(8)), kv) == 8
+    {before}
     child = os.fork()
     if not child:
         try:
@@ -45,9 +48,11 @@ SCRIPT = """
 """
 
 
-def run(server: FakeServer, child: str, parent: str) -> subprocess.CompletedProcess[str]:
+def run(server: FakeServer, child: str, parent: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
     script = textwrap.dedent(SCRIPT).format(
-        child=textwrap.indent(textwrap.dedent(child).strip(), " " * 8).strip(), parent=textwrap.dedent(parent).strip()
+        child=textwrap.indent(textwrap.dedent(child).strip(), " " * 8).strip(),
+        parent=textwrap.dedent(parent).strip(),
+        before=before,
     )
     return subprocess.run(
         [sys.executable, "-c", script, str(server.address)], capture_output=True, text=True, timeout=60, check=False
@@ -111,3 +116,23 @@ def test_the_parents_death_is_seen_although_a_child_lives(server: FakeServer) ->
         assert lifeline.recv(1) == b""
     finally:
         os.kill(int(done.stdout), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "child", ["assert pending.done()", "pending.cancel()", "assert pending.result(0) == 0", "del pending"]
+)
+def test_a_child_leaves_its_parents_lookups_alone(server: FakeServer, child: str) -> None:
+    def late(message: Lookup) -> Found:
+        time.sleep(0.5)  # until the child has been
+        return Found(message.call, 2, 2)
+
+    server.on(Lookup, late)
+    done = run(
+        server,
+        child,
+        f"{WAIT}\nassert pending.result() == 8\nclient.close()",
+        before="pending = client.lookup_async(list(range(8)))",
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert server.all(Forsake) == []
