@@ -34,7 +34,7 @@ class LocalAccess:
         metrics: Families to count in.
         loaders: Threads that prefetch.
         engine_id: Names the engine in events.
-        counts_tokens: Whether tokens are counted here; False for a rank beside one that counts them.
+        counts_tokens: Whether tokens and lookups are counted here; False for a rank beside one that counts them.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LocalAccess:
         self._metrics = metrics
         self._loaders = loaders
         self._engine_id = engine_id
-        self._counted = 1 if counts_tokens else 0
+        self._counted = 1 if counts_tokens else 0  # of a request; a rank's own bytes always count
 
     @property
     def format(self) -> ChunkFormat:
@@ -131,6 +131,8 @@ class LocalAccess:
     def _looked_up(self, runs: Sequence[ChunkRun], found: list[Found], request_id: str, requested: int) -> Found:
         chunks = min(one.chunks for one in found)
         whole = Found(min(one.l1_chunks for one in found), chunks, parts=tuple(found))
+        if not self._counted:
+            return whole
         run = runs[0]
         self._metrics.requested_tokens.inc(requested)
         self._metrics.hit_tokens.inc(whole.chunks * self._format.chunk_tokens)

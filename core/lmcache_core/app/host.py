@@ -81,6 +81,7 @@ class CacheHost:
         loaders: Threads that prefetch.
         usage: Usage telemetry, None before `start`.
         init_failed_reason: ``""``, or why the cache only recomputes.
+        thread_sources: Tell how threads of others fare that the cache depends on.
     """
 
     def __init__(self, loaded: Loaded, role: HostRole) -> None:
@@ -96,6 +97,7 @@ class CacheHost:
         self.journal = Journal(self.bus)
         self.loaders = WorkerPool("lmcache-prefetch", _PREFETCHES_AT_ONCE)
         self.init_failed_reason = ""
+        self.thread_sources: list[Callable[[], Sequence[ThreadReport]]] = []
         self.usage: Telemetry | None = None
         self._plugins_failed = dict(loaded.registry.failed())
         self.storage = self._build_storage()
@@ -161,7 +163,8 @@ class CacheHost:
 
     def threads(self) -> Sequence[ThreadReport]:
         """Tell how the background threads fare."""
-        return [*self.threads_registry.reports(), *self.bus.threads()]
+        others = [report for tell in self.thread_sources for report in tell()]
+        return [*self.threads_registry.reports(), *self.bus.threads(), *others]
 
     def settings(self, table: str) -> PluginSettings | None:
         """Give a plugin's validated table; None where the configuration has none."""

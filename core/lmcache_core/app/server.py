@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,12 +17,14 @@ from lmcache_core.access.local import LocalAccess
 from lmcache_core.app.host import CacheHost, HostRole
 from lmcache_core.app.setup import load_logged
 from lmcache_core.app.status import describe_host
+from lmcache_core.contracts.control import ThreadReport
 from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.errors import LayoutError
 from lmcache_core.loading import Loaded
 from lmcache_core.memory.arena import Arena
 from lmcache_core.server.control import ControlServer
 from lmcache_core.telemetry.server_message import server_message
+from lmcache_core.threads import ThreadLevel
 from lmcache_core.tokens.hashing import nearest_chunk_tokens
 from lmcache_core.version import __version__
 from lmcache_core.wire.address import default_address, parse_address
@@ -68,18 +70,19 @@ class CacheServer:
         self.health = self.host.health
         self._started_s = time.monotonic()
         self._draining = False
+        self._populating = _Populating(self.host.storage.local.arena, self.health.wake)
         self._control = ControlServer(
             parse_address(values.server_address or default_address()),
             arena=self.host.storage.local.arena,
             open_format=self._open,
             on_registered=self.host.journal.registered,
-            is_healthy=self.health.is_healthy,
+            is_healthy=self._is_healthy,
             reason=self._reason,
             status=self.status,
             metrics=self.host.metrics,
             timeout_s=values.blocking_timeout_secs,
         )
-        self._populating = _Populating(self.host.storage.local.arena)
+        self.host.thread_sources += [self._populating.threads, self._control.threads]
 
     @classmethod
     def from_config(
@@ -125,6 +128,7 @@ class CacheServer:
     def stop(self) -> None:
         """End the sessions, write what waits for at most ``server_drain_secs``, send the last telemetry."""
         self.drain()
+        self.host.storage.local.lend_no_more()  # a client that is frozen in a copy goes on with it later
         self._control.stop(min(_COMMITS_S, self._values.server_drain_secs))
         self._populating.stop()
         self.host.stop(self._values.server_drain_secs)
@@ -158,8 +162,11 @@ class CacheServer:
             **control,
         }
 
+    def _is_healthy(self) -> bool:
+        return not self._populating.failure and self.health.is_healthy()
+
     def _reason(self) -> str:
-        return self.health.report().reason
+        return self._populating.failure or self.health.report().reason
 
     def _open(self, layout: KVLayout, wish: Register) -> LocalAccess:
         """See the tiers with the chunks of one model.
@@ -184,7 +191,7 @@ class CacheServer:
         return LocalAccess(
             self.host.storage,
             chunk_format,
-            is_healthy=self.health.is_healthy,
+            is_healthy=self._is_healthy,
             journal=self.host.journal,
             metrics=self.host.metrics,
             loaders=self.host.loaders,
@@ -194,10 +201,21 @@ class CacheServer:
 
 
 class _Populating:
-    """The thread that gives the arena its pages while the server already serves."""
+    """The thread that gives the arena its pages while the server already serves.
 
-    def __init__(self, arena: Arena) -> None:
+    Args:
+        arena: Shared memory.
+        on_failure: Told when the system has not enough of it.
+
+    Attributes:
+        failure: ``""``, or one sentence why the arena must not be used: whoever touched a page that the system
+            does not have would be killed, and that would be an engine.
+    """
+
+    def __init__(self, arena: Arena, on_failure: Callable[[], None]) -> None:
+        self.failure = ""
         self._arena = arena
+        self._on_failure = on_failure
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lmcache-arena-pages", daemon=True)
 
@@ -209,13 +227,20 @@ class _Populating:
         """End after the slice under way."""
         self._stopped.set()
 
+    def threads(self) -> Sequence[ThreadReport]:
+        """Tell of the thread where it failed; one that has done its work is none to look at."""
+        if not self.failure:
+            return ()
+        name, level = self._thread.name, ThreadLevel.CRITICAL.value
+        return (ThreadReport(name=name, level=level, is_alive=False, silent_s=0, interval_s=0, reason=self.failure),)
+
     def _run(self) -> None:
         try:
             self._arena.populate(self._stopped.is_set)
         except OSError as error:
-            log.error(  # noqa: TRY400 - the sentence says it all
-                "the system has not %d bytes of memory for the arena (%s); "
-                "lower max_local_cpu_size, or copies will fail",
-                self._arena.capacity_bytes,
-                error.strerror,
+            self.failure = (
+                f"the system has not {self._arena.capacity_bytes} bytes of memory for the arena ({error.strerror}); "
+                "lower max_local_cpu_size"
             )
+            log.error("%s; nothing is served, as copies would end the engines", self.failure)  # noqa: TRY400 - it says it all
+            self._on_failure()

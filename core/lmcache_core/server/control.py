@@ -6,11 +6,12 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lmcache_core.access.local import LocalAccess
+from lmcache_core.contracts.control import ThreadReport
 from lmcache_core.contracts.key import KeyNamespace
 from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.memory.arena import Arena
@@ -223,6 +224,11 @@ class ControlServer:
             },
             "arena": {"leased_bytes": sum(session["leased_bytes"] for session in sessions)},
         }
+
+    def threads(self) -> Sequence[ThreadReport]:
+        """Tell how the threads fare without which nothing is answered, or nothing given back."""
+        parts = self._parts
+        return () if parts is None else (*parts.loop.threads(), *parts.lifeline.threads())
 
     def session_count(self) -> int:
         """Sessions that are open."""

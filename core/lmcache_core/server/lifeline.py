@@ -14,10 +14,12 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from lmcache_core.contracts.control import ThreadReport
 from lmcache_core.server.listener import peer_of
+from lmcache_core.threads import ThreadLevel
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ class Lifeline:
         self._selector = selectors.DefaultSelector()
         self._bell, self._clapper = socket.socketpair()
         self._stopping = False
+        self._seen_s = 0.0
         self._paused_until_s = 0.0
         self._thread = threading.Thread(target=self._run, name="lmcache-lifeline", daemon=True)
 
@@ -85,6 +88,7 @@ class Lifeline:
         self._bell.setblocking(False)  # noqa: FBT003 - the standard library's own switch
         self._selector.register(self._bell, selectors.EVENT_READ, None)
         self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._seen_s = self._clock()
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
@@ -95,6 +99,20 @@ class Lifeline:
         elif self._thread.is_alive():
             self._ring()
             self._thread.join(timeout_s)
+
+    def threads(self) -> Sequence[ThreadReport]:
+        """Tell how its thread fares; nothing before it starts and once it was told to end."""
+        if self._thread.ident is None or self._stopping:
+            return ()
+        return (
+            ThreadReport(
+                name=self._thread.name,
+                level=ThreadLevel.CRITICAL.value,
+                is_alive=self._thread.is_alive(),
+                silent_s=max(0.0, self._clock() - self._seen_s),
+                interval_s=TICKET_TIMEOUT_S,
+            ),
+        )
 
     def expect(self, session: int) -> bytes:
         """Give the ticket with which a session's client will come, once."""
@@ -155,7 +173,7 @@ class Lifeline:
     def _tidy(self) -> None:
         with self._lock:
             forgotten, self._forgotten = self._forgotten, []
-        now_s = self._clock()
+        self._seen_s = now_s = self._clock()
         for visitor in list(self._visitors.values()):
             late = not visitor.session and now_s - visitor.came_s > TICKET_TIMEOUT_S
             if late or (forgotten and visitor.session in forgotten):

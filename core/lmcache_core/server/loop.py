@@ -10,11 +10,13 @@ from collections.abc import Sequence
 
 import zmq
 
+from lmcache_core.contracts.control import ThreadReport
 from lmcache_core.errors import WireError
 from lmcache_core.metrics.server import ServerTally
 from lmcache_core.server.desk import Desk
 from lmcache_core.server.endpoint import BELL, Endpoint
 from lmcache_core.server.slow import SlowCalls
+from lmcache_core.threads import ThreadLevel
 from lmcache_core.wire.codec import Encoder, call_of, requests
 from lmcache_core.wire.messages import Message, RefusalCode, Refused
 
@@ -47,6 +49,7 @@ class ControlLoop:
         self._tidy_at_s = 0.0
         self._log_at_s = 0.0
         self._ended = False
+        self._seen_s = 0.0
         self._at_rest = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -54,6 +57,7 @@ class ControlLoop:
 
     def start(self, desk: Desk) -> None:
         """Begin to answer with what the desk says."""
+        self._seen_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, args=(desk,), name="lmcache-server", daemon=True)
         self._thread.start()
 
@@ -61,6 +65,20 @@ class ControlLoop:
     def is_alive(self) -> bool:
         """Whether it answers."""
         return self._thread is not None and self._thread.is_alive()
+
+    def threads(self) -> Sequence[ThreadReport]:
+        """Tell how its thread fares; nothing before it starts and once it was told to end."""
+        if self._thread is None or self._ended:
+            return ()
+        return (
+            ThreadReport(
+                name=self._thread.name,
+                level=ThreadLevel.CRITICAL.value,
+                is_alive=self.is_alive,
+                silent_s=max(0.0, time.monotonic() - self._seen_s),
+                interval_s=_TIDY_GAP_S,
+            ),
+        )
 
     def session_died(self, number: int) -> None:
         """Say that a session's client is gone."""
@@ -87,7 +105,7 @@ class ControlLoop:
         while not self._ended:
             try:
                 self._serve(desk)
-            except Exception:  # noqa: PERF203 - the border of this thread: it must never end
+            except BaseException:  # noqa: PERF203 - the border of this thread: it must never end
                 self._tally.count_refusal(RefusalCode.INTERNAL)
                 now_s = time.monotonic()
                 if now_s >= self._log_at_s:
@@ -139,6 +157,7 @@ class ControlLoop:
         self._say(frame)  # never waits: what a frozen client does not take is dropped
 
     def _look_around(self, desk: Desk) -> None:
+        self._seen_s = time.monotonic()
         while not self._dead.empty():
             desk.end(self._dead.get(), "has died")
         for calls in self._slow_calls:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from struct import error as StructError  # noqa: N812 - an exception by its name
 from struct import unpack
 
 import msgspec
@@ -109,6 +110,10 @@ class RegistrationBook:
             access = self._open(kv_layout(wish), wish)
         except LayoutError as error:
             raise RefusedCallError(RefusalCode.LAYOUT, str(error)) from error
+        except StructError as error:  # its frame's header has no room for such numbers
+            raise RefusedCallError(
+                RefusalCode.LAYOUT, "register: one chunk of this layout has more bytes than there can be"
+            ) from error
         self._last += 1
         found = self._by_wish[wish] = Registration(self._last, wish, access, access.format)
         return found

@@ -60,6 +60,7 @@ class LocalCPUBackend:
         self._index = LRUIndex()
         self._operator_hot = use_hot
         self._holders: set[str] = set()
+        self._is_over = False
         self.lent_blocks = 0
         self.refused_blocks = 0
         metrics.local_cache_usage.set_function(lambda: arena.used_bytes)
@@ -103,6 +104,8 @@ class LocalCPUBackend:
 
     def _reserve_some(self, tenant: str, count: int, frame_bytes: int) -> list[Block]:
         """Take what is free, or make room once; nothing means that no more is to be had."""
+        if self._is_over:
+            return []
         owner, size_bytes = self.tenants.of(tenant), whole_pages(frame_bytes)
         allowed = self._allowed(owner, count, size_bytes)
         blocks = self._allocate(owner, allowed, frame_bytes)
@@ -173,6 +176,11 @@ class LocalCPUBackend:
         self._evicted.inc(len(blocks))
         now_s = time.monotonic()
         self._journal.l1_evicted([now_s - block.kept_since_s for block in blocks])
+
+    def lend_no_more(self) -> None:
+        """Give out no block any more, so that who still copies into or out of one shares it with nobody."""
+        with self._lock:
+            self._is_over = True
 
     def tenant_usage(self) -> tuple[TenantUsage, ...]:
         """Tell how each tenant's label fares."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 
+import msgspec
 import pytest
 from tests.core.server.served import Served, until
-from tests.core.server.talker import Talker, digests
+from tests.core.server.talker import WIRE_LAYOUT, Talker, digests
 from tests.memory_store import Gate
 
+from lmcache_core.server.desk import Desk
 from lmcache_core.wire import messages as wire
 
 
@@ -48,3 +52,28 @@ def test_a_call_number_used_twice_is_remembered_once(served: Served, worker: Tal
     worker.die()
 
     assert until(served.is_exact)
+
+
+def test_whatever_a_part_raises_the_server_goes_on(
+    served: Served, worker: Talker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised = threading.Event()
+
+    def leave(_desk: Desk) -> None:
+        raised.set()
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Desk, "tidy", leave)
+        assert raised.wait(10)
+
+    assert worker.ping().healthy
+
+
+def test_a_layout_beyond_all_numbers_is_refused_as_one(served: Served, talk: Callable[[Served], Talker]) -> None:
+    talker = talk(served)
+    talker.attach(talker.hello())
+    wide = msgspec.structs.replace(WIRE_LAYOUT, num_layers=1 << 40)
+
+    with pytest.raises(AssertionError, match="register: one chunk of this layout has more bytes than there can be"):
+        talker.register(layout=wide)
