@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _SERVER = "lmcache_core.app.server:CacheServer"
 _EXTRA = frozenset({"msgspec", "zmq"})
+_MOST_FILES = 1 << 20
 _INSTALL = "pip install 'lmcache-core[server]'"
 
 
@@ -60,6 +62,7 @@ def serve(
     if log_format is not None:
         overrides["log_format"] = log_format
     context.obj.log.step_aside()
+    _allow_files()
     with ServerLog(debug=context.obj.debug) as records, StopSignals() as signals:
         server = _build(config_file, overrides)
         values = server.config.values
@@ -74,6 +77,17 @@ def serve(
             server.stop()
         log.info("the server has ended")
     return 0
+
+
+def _allow_files() -> None:
+    """Raise the limit of open files as far as the system lets us: each call that a client has under way needs one.
+
+    ZeroMQ ends the process where a client connects and no file can be opened any more.
+    """
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else hard
+    with contextlib.suppress(OSError, ValueError):  # a system that lets us not: what there is must do
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _build(config_file: Path | None, overrides: dict[str, object]) -> Any:
