@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from lmcache_core.access.format import ChunkFormat
 from lmcache_core.client.answers import unexpected
@@ -17,6 +18,7 @@ from lmcache_core.client.shared_arena import SharedArena
 from lmcache_core.client.sockets import SocketPool
 from lmcache_core.client.wish import Wish
 from lmcache_core.version import __version__
+from lmcache_core.wire.address import ServerAddress
 from lmcache_core.wire.messages import (
     OLDEST_PROTOCOL,
     PRODUCT,
@@ -37,14 +39,15 @@ class Greeter:
     """Opens sessions. One thread at a time.
 
     Args:
-        address: A ZeroMQ address.
+        address: Of the server.
         wish: What to register.
         name: Of this client, for the server's status.
         next_call: Gives numbers of calls.
     """
 
-    def __init__(self, address: str, wish: Wish, *, name: str, next_call: Callable[[], int]) -> None:
-        self._address = address
+    def __init__(self, address: ServerAddress, wish: Wish, *, name: str, next_call: Callable[[], int]) -> None:
+        self._place = address
+        self._address = str(address)
         self._wish = wish
         self._name = name
         self._next_call = next_call
@@ -62,7 +65,7 @@ class Greeter:
             welcome = self._say_hello(pool, deadline)
         finally:
             pool.close()
-        lifeline, arena = _take_arena(welcome, deadline)
+        lifeline, arena = _take_arena(welcome, self._lifeline_path(welcome), deadline)
         pool = SocketPool(self._address, session=welcome.session, lifeline=lifeline)
         try:
             registered, chunk_format = self._register(pool, welcome, deadline)
@@ -79,6 +82,12 @@ class Greeter:
             lifeline=lifeline,
             pool=pool,
         )
+
+    def _lifeline_path(self, welcome: Welcome) -> str:
+        """Look beside the socket file: a pod may have mounted the folder elsewhere than the server has it."""
+        if self._place.path is None or not welcome.lifeline:
+            return welcome.lifeline
+        return str(self._place.path.with_name(Path(welcome.lifeline).name))
 
     def _say_hello(self, pool: SocketPool, deadline: float) -> Welcome:
         call = self._next_call()
@@ -121,11 +130,11 @@ class Greeter:
         return answer, chunk_format
 
 
-def _take_arena(welcome: Welcome, deadline: float) -> tuple[Lifeline | None, SharedArena | None]:
-    if not welcome.lifeline:
+def _take_arena(welcome: Welcome, path: str, deadline: float) -> tuple[Lifeline | None, SharedArena | None]:
+    if not path:
         return None, None
     timeout_s = deadline - time.monotonic()
-    lifeline, descriptor = connect_lifeline(welcome.lifeline, welcome.ticket, timeout_s=timeout_s)
+    lifeline, descriptor = connect_lifeline(path, welcome.ticket, timeout_s=timeout_s)
     if descriptor < 0:
         if welcome.arena_bytes:
             raise ServerConfusedError("the cache server's lifeline did not hand out the arena")

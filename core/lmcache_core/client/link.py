@@ -58,7 +58,7 @@ class ServerLink:
         self.chunk_format: ChunkFormat | None = None
         self.next_call = itertools.count(1).__next__
         self._wake = wake
-        self._greeter = Greeter(str(address), wish, name=name, next_call=self.next_call)
+        self._greeter = Greeter(address, wish, name=name, next_call=self.next_call)
         self._lock = threading.Lock()
         self._connecting = threading.Lock()
         self._refusal: ServerRefusedError | None = None

@@ -244,3 +244,14 @@ def test_chunks_of_another_size_after_a_restart(client: CacheClient, server: Fak
     assert until(lambda: client.chunk_tokens == 2)
     assert client.store(TOKENS, some_kv(10)) == 10
     assert client.lookup(TOKENS) == 10
+
+
+def test_a_folder_that_is_mounted_elsewhere_is_found_there(
+    server: FakeServer, make_client: MakeClient, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "mount"
+    elsewhere.symlink_to(server.folder)
+    server.lifeline_path = f"/of/the/servers/pod/{Path(server.lifeline_path).name}"
+    client = make_client(ServerAddress(path=elsewhere / Path(str(server.address)).name))
+
+    assert client.store(TOKENS, some_kv(10)) == 8
