@@ -223,9 +223,13 @@ def test_counts_travel_as_a_plain_dictionary(pair_of: Callable[..., Pair]) -> No
     assert pair.worker.get_kv_connector_stats() is None
 
 
-def test_a_reset_that_does_not_reach_the_cache_is_told(pair_of: Callable[..., Pair]) -> None:
-    pair = pair_of(vllm_config())
-    assert pair.scheduler.reset_cache() is False  # a cache in the worker answers the scheduler's lookups only
+def test_a_reset_reaches_the_workers_cache(pair_of: Callable[..., Pair]) -> None:
+    pair = pair_of(vllm_config({"lmcache.async_lookup": False}))
+    pair.admit(a_request(), 1, 2, 3, 4)
+    pair.run(a_step())
+
+    assert pair.scheduler.reset_cache() is True
+    assert pair.scheduler.get_num_new_matched_tokens(a_request(request_id="s"), 0) == (0, False)
 
 
 # -- it cannot begin ---------------------------------------------------------

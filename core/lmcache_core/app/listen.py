@@ -17,7 +17,7 @@ from lmcache_core.wire.messages import Register
 
 
 def listen(manager: CacheManager, address: str) -> ControlServer:
-    """Serve lookups and releases against a cache in this process; KV is not lent to others.
+    """Serve lookups, releases and clears against a cache in this process; KV is not lent to others.
 
     Args:
         manager: The cache; started. It outlives what is returned.

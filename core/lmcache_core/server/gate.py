@@ -67,8 +67,16 @@ class Gate:
         """
         if not self.lends:
             raise RefusedCallError(
-                RefusalCode.UNSUPPORTED, "this server answers lookups only; its own process stores and retrieves"
+                RefusalCode.UNSUPPORTED, "this server lends no blocks; its own process stores and retrieves"
             )
+        self.check_attached(session)
+
+    def check_attached(self, session: Session) -> None:
+        """Refuse what only a client may ask whose death would be seen.
+
+        Raises:
+            RefusedCallError: The client is not on the lifeline.
+        """
         if not self._is_attached(session.number):
             raise RefusedCallError(
                 RefusalCode.SESSION, "the session is not on the lifeline; connect there with the ticket first"

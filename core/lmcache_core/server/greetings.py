@@ -126,7 +126,7 @@ class GreetingCalls:
         self._desk.end(session.number, "has left")
 
     def _clear(self, session: Session, message: Clear, sender: bytes) -> None:
-        self._gate.check_lending(session)
+        self._gate.check_attached(session)
         access = next(iter(session.registrations.values()), None)
         if access is None:
             raise RefusedCallError(RefusalCode.REGISTRATION, "the session has no registration; register first")

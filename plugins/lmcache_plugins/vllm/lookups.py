@@ -56,8 +56,9 @@ class RankLookups:
         )
 
     def clear(self) -> Sequence[Any]:
-        """Drop every rank's chunks."""
-        return [cleared for cache in self._caches for cleared in cache.clear()]
+        """Drop every rank's chunks; empty, as for no answer, where a rank gave none."""
+        answers = [cache.clear() for cache in self._caches]
+        return [cleared for answer in answers for cleared in answer] if all(answers) else ()
 
 
 class _Least:

@@ -88,7 +88,9 @@ def test_an_address_that_is_none() -> None:
     with pytest.raises(ConfigError) as caught:
         ServerPage("tcp://10.0.0.7:1")
 
-    assert str(caught.value).startswith("--address: 'tcp://10.0.0.7:1' is on '10.0.0.7', and a cache server shares memory")
+    assert str(caught.value).startswith(
+        "--address: 'tcp://10.0.0.7:1' is on '10.0.0.7', and a cache server shares memory"
+    )
 
 
 # -- which server ---------------------------------------------------------------------

@@ -55,9 +55,16 @@ def test_no_kv_is_taken_or_given(stage: InProcess, client: Any) -> None:
     stage.cache.store(tokens, kv_of(tokens))
 
     assert not client.retrieve(tokens, kv_of(tokens)).any()
-    assert client.clear() == []
     assert stage.cache.lookup(tokens) == 8
-    assert {operation for operation, _ in errors(client)} == {"store", "retrieve", "clear"}
+    assert {operation for operation, _ in errors(client)} == {"store", "retrieve"}
+
+
+def test_a_clear_empties_the_engines_own_tiers(stage: InProcess, client: Any) -> None:
+    tokens = fresh(8)
+    stage.cache.store(tokens, kv_of(tokens))
+
+    assert [cleared.chunks for cleared in client.clear()] == [2]
+    assert stage.cache.lookup(tokens) == 0
 
 
 def test_what_a_closed_scheduler_was_promised_is_given_up(stage: InProcess, client: Any) -> None:

@@ -31,20 +31,27 @@ def test_an_embedded_server_says_that_it_lends_nothing(serve: Serve, talk: Talk)
     assert (welcome.features, welcome.arena_bytes) == (("prefetch",), 0)
 
 
-def test_an_embedded_server_answers_lookups_and_nothing_else(serve: Serve, talk: Talk) -> None:
+def test_an_embedded_server_lends_no_block(serve: Serve, talk: Talk) -> None:
     served = serve(lends=False)
     talker = talk(served)
     assert talker.attach(talker.hello()) == b"\x01"
     talker.register()
     sentence = (
         RefusalCode.UNSUPPORTED,
-        "this server answers lookups only; its own process stores and retrieves",
+        "this server lends no blocks; its own process stores and retrieves",
     )
 
     assert isinstance(talker.lookup("a"), wire.Found)
     assert refused(talker.ask(wire.Reserve, digests=digests("a"))) == sentence
     assert refused(talker.ask(wire.Retrieve, digests=digests("a"))) == sentence
-    assert refused(talker.ask(wire.Clear)) == sentence
+
+
+def test_an_embedded_server_clears_its_engines_cache(serve: Serve, talk: Talk) -> None:
+    talker = talk(serve(lends=False))
+    assert talker.attach(talker.hello()) == b"\x01"
+    talker.register()
+
+    assert isinstance(talker.ask(wire.Clear), wire.ClearedTiers)
 
 
 # -- stopping --------------------------------------------------------------------------------

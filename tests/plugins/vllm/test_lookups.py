@@ -36,3 +36,21 @@ def test_ranks_of_different_chunks_agree_on_none() -> None:
     assert RankLookups(caches).chunk_tokens == 8
     caches[1].chunk_tokens = 0
     assert RankLookups(caches).chunk_tokens == 0
+
+
+class Clears:
+    """A cache that gives one answer to a clear."""
+
+    def __init__(self, answer: list[str]) -> None:
+        self._answer = answer
+
+    def clear(self) -> list[str]:
+        return self._answer
+
+
+def test_a_clear_that_a_rank_did_not_answer_has_no_answer() -> None:
+    assert list(RankLookups([Clears(["a"]), Clears([])]).clear()) == []  # type: ignore[list-item]
+
+
+def test_a_clear_tells_of_every_rank() -> None:
+    assert list(RankLookups([Clears(["a"]), Clears(["b"])]).clear()) == ["a", "b"]  # type: ignore[list-item]
