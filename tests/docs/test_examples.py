@@ -24,9 +24,9 @@ ELLIPSIS = "..."
 
 @pytest.fixture(autouse=True)
 def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder, and no LMCACHE_* variable of the user's."""
+    """An empty folder, and no setting of the user's."""
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("LMCACHE_")]:
+    for name in [name for name in os.environ if name.startswith("LMCACHE_") or name == "DO_NOT_TRACK"]:
         monkeypatch.delenv(name)
 
 

@@ -13,12 +13,17 @@ from typing import Any
 import pytest
 from tests.upstream.plugin_dist import PluginDist
 
-os.environ.update(
-    {"LMCACHE_TRACK_USAGE": "false", "DO_NOT_TRACK": "1", "LMCACHE_DISABLE_BANNER": "1", "LMCACHE_LOG_LEVEL": "WARNING"}
-)
-
 # `make test` runs this folder by itself, with LMCache; where there is none, nothing here can be imported.
 collect_ignore_glob = [] if importlib.util.find_spec("lmcache") else ["test_*.py"]
+
+QUIET = {
+    "LMCACHE_TRACK_USAGE": "false",
+    "DO_NOT_TRACK": "1",
+    "LMCACHE_DISABLE_BANNER": "1",
+    "LMCACHE_LOG_LEVEL": "WARNING",
+}
+if importlib.util.find_spec("lmcache"):  # before it is imported; pytest reads this file in the other environment too
+    os.environ.update(QUIET)
 
 NUMBER = itertools.count(1)
 
