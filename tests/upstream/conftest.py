@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,10 +23,25 @@ QUIET = {
     "LMCACHE_DISABLE_BANNER": "1",
     "LMCACHE_LOG_LEVEL": "WARNING",
 }
-if importlib.util.find_spec("lmcache"):  # before it is imported; pytest reads this file in the other environment too
+BESIDE_LMCACHE = importlib.util.find_spec("lmcache") is not None  # pytest reads this file in the other environment too
+EXIT_STATUS = pytest.StashKey[int]()
+if BESIDE_LMCACHE:  # before it is imported
     os.environ.update(QUIET)
 
 NUMBER = itertools.count(1)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    session.config.stash[EXIT_STATUS] = int(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End at once: LMCache's event loops and loggers are no daemons, and an interpreter would wait for them for ever."""
+    if BESIDE_LMCACHE:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(config.stash.get(EXIT_STATUS, 1))
 
 
 def wait_until(true: Callable[[], object], timeout_s: float = 20.0) -> None:
