@@ -13,8 +13,8 @@ from lmcache_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from lmcache_core.app.connect import connect as connect
+    from lmcache_core.app.in_process import CacheManager as CacheManager
     from lmcache_core.app.listen import listen as listen
-    from lmcache_core.app.manager import CacheManager as CacheManager
     from lmcache_core.app.server import CacheServer as CacheServer
     from lmcache_core.client.cache_client import CacheClient as CacheClient
     from lmcache_core.contracts.cache import Cleared as Cleared
@@ -109,7 +109,7 @@ _HOME = {
     "BackendReport": "contracts.report",
     "BackendUsage": "contracts.storage",
     "CacheLifespanMessage": "telemetry.messages",
-    "CacheManager": "app.manager",
+    "CacheManager": "app.in_process",
     "CacheView": "contracts.control",
     "CheckReport": "contracts.report",
     "CheckResult": "contracts.health",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lmcache_core.access.local import LocalAccess
-from lmcache_core.app.manager import CacheManager
+from lmcache_core.app.in_process import CacheManager
 from lmcache_core.app.status import describe_host
 from lmcache_core.contracts.key import KeyNamespace
 from lmcache_core.contracts.layout import KVLayout
