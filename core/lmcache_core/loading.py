@@ -46,7 +46,10 @@ def load(
     )
     table = sources.plugins()
     registry = load_plugins(
-        disabled=table.disabled, required=table.required, third_party=third_party and table.third_party
+        disabled=table.disabled,
+        required=table.required,
+        third_party=third_party and table.third_party,
+        load_timeout_s=table.load_timeout_secs,
     )
     return Loaded(registry, complete(sources, registry))
 

@@ -48,6 +48,7 @@ def load_installed(config_file: Path | None = None, *, third_party: bool = True)
             required=table.required,
             third_party=third_party and table.third_party,
             strict=False,
+            load_timeout_s=table.load_timeout_secs,
         )
     return Installed(registry, doubts)
 

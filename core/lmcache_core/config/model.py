@@ -72,6 +72,9 @@ class PluginsTable(Table):
     third_party: bool = True
     """Whether plugins of other distributions are loaded."""
 
+    load_timeout_secs: float = Field(default=10.0, gt=0)
+    """Seconds that importing such a plugin and asking what it brings may take; one that takes longer is left out."""
+
 
 class ExtraConfig(Table):
     """Table ``[extra_config]``: the health keys, and one table for each plugin that has settings."""

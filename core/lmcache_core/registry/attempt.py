@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 import traceback
 from dataclasses import dataclass, replace
+from functools import partial
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -17,6 +19,11 @@ from lmcache_core.registry.hooks import PluginHooks, describe
 from lmcache_core.registry.loaded import LoadedPlugin
 from lmcache_core.registry.missing import find_missing_module, install_line
 from lmcache_core.registry.record import PluginRecord, PluginState
+from lmcache_core.registry.watched import OverdueError, WatchedCall
+
+log = logging.getLogger(__name__)
+
+_WAY_OUT = "mend what it waits for, put it into plugins.disabled, or raise plugins.load_timeout_secs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +45,26 @@ class Attempt:
     fatal: bool = False
 
 
-def load_one(found: Found) -> Attempt:
-    """Import one plugin and ask what it declares."""
+def load_one(found: Found, *, limit_s: float) -> Attempt:
+    """Import one plugin and ask what it declares.
+
+    A third party's is loaded on a thread of its own, and left out when that takes longer than so many seconds.
+    """
+    if found.builtin:
+        return _load_here(found)
+    held_up = _object_to_waiting(found)
+    if held_up is not None:
+        return refuse(found, held_up)
+    call = WatchedCall(partial(_load_here, found), target=found.entry_point.value, on_late=partial(_tell_late, found))
+    try:
+        return call.wait(limit_s)
+    except OverdueError as error:
+        left_out = refuse(found, f"still loading {error.since}; {_WAY_OUT}")
+        record = replace(left_out.record, traceback=error.stack, load_ms=limit_s * 1000)
+        return replace(left_out, record=record)
+
+
+def _load_here(found: Found) -> Attempt:
     started = time.perf_counter()
     try:
         plugin = found.entry_point.load()
@@ -64,6 +89,24 @@ def refuse(found: Found, reason: str, state: PluginState = PluginState.FAILED) -
 def block(found: Found, reason: str) -> Attempt:
     """Leave a plugin out because the user said so."""
     return Attempt(found, _record(found, PluginState.DISABLED, reason))
+
+
+def _object_to_waiting(found: Found) -> str | None:
+    """Say why there is no use in waiting again: an attempt of this process hangs in what would be loaded."""
+    if WatchedCall.find_given_up(found.entry_point.value) is not None:
+        return f"still loading since an earlier start in this process; {_WAY_OUT}"
+    if not WatchedCall.any_given_up():
+        return None
+    parts = _module_name(found).split(".")
+    for module in (".".join(parts[: length + 1]) for length in range(len(parts))):
+        spec = getattr(sys.modules.get(module), "__spec__", None)
+        if getattr(spec, "_initializing", False):  # what importlib itself asks before it waits for a module
+            return f"module {module!r} is still being imported for another plugin, which was given up"
+    return None
+
+
+def _tell_late(found: Found) -> None:
+    log.warning("%s", found.error(f"it has loaded after all, too late, and stays left out; {_WAY_OUT}"))
 
 
 def _object_to_api(plugin: object, found: Found) -> str | None:

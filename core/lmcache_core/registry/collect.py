@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 from lmcache_core.contracts.command import CommandSpec, UsageSinkSpec
@@ -21,6 +22,7 @@ from lmcache_core.registry.discover import Found
 from lmcache_core.registry.hooks import describe, discard
 from lmcache_core.registry.loaded import LoadedPlugin
 from lmcache_core.registry.record import Declared, PluginRecord, PluginState
+from lmcache_core.registry.watched import OverdueError, WatchedCall
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class PluginRegistry:
         records: All discovered plugins, in order.
         loaded: Those whose declarations are in force, in order.
         problems: What would have stopped start-up, had it been strict.
+        hook_timeout_s: Seconds that a third party's hook may take when it is asked later on.
     """
 
     def __init__(
@@ -42,10 +45,12 @@ class PluginRegistry:
         records: Sequence[PluginRecord] = (),
         loaded: Sequence[LoadedPlugin] = (),
         problems: Sequence[LMCacheError] = (),
+        hook_timeout_s: float = 10.0,
     ) -> None:
         self.plugins = tuple(records)
         self.problems = tuple(problems)
         self._loaded = tuple(loaded)
+        self._hook_timeout_s = hook_timeout_s
         self._late: dict[str, str] = {}
 
     def tables(self) -> list[Declared[type[PluginSettings]]]:
@@ -139,7 +144,7 @@ class PluginRegistry:
         self, one: LoadedPlugin, hook: str, context: TelemetryContext, kind: type, on_hook_error: OnHookError | None
     ) -> list[object]:
         try:
-            items = one.hooks.collect(hook, {"context": context})
+            items = self._collect(one, partial(one.hooks.collect, hook, {"context": context}), hook)
             for objection in filter(None, (conform.object_to_instance(item, kind) for item in items)):
                 raise one.found.error(f"hook {hook} {objection}")  # noqa: TRY301 - one border for all faults
         except Exception as error:  # noqa: BLE001 - one plugin's hook is a border; telemetry never stops a start-up
@@ -148,10 +153,23 @@ class PluginRegistry:
             return []
         return items
 
+    def _collect(self, one: LoadedPlugin, ask: Callable[[], list[object]], hook: str) -> list[object]:
+        if one.found.builtin or hook not in one.hooks.names:
+            return ask()
+        call = WatchedCall(ask, target=f"{one.found.name}.{hook}", on_late=_ignore)
+        try:
+            return call.wait(self._hook_timeout_s)
+        except OverdueError as error:
+            raise one.found.error(f"hook {hook} is still running {error.since}, so it is left out") from None
+
     def _note(self, found: Found, hook: str, error: BaseException, on_hook_error: OnHookError | None) -> None:
         log.warning("%s", found.error(_reason(hook, error)), exc_info=error)
         if on_hook_error is not None:
             on_hook_error(found.name)
+
+
+def _ignore() -> None:
+    """What a hook gives too late is dropped."""
 
 
 def _reason(hook: str, error: BaseException) -> str:

@@ -16,6 +16,9 @@ from lmcache_core.registry.discover import Found, find_plugins, scan_entry_point
 
 log = logging.getLogger(__name__)
 
+LOAD_TIMEOUT_S = 10.0
+"""Default of ``plugins.load_timeout_secs``."""
+
 
 def load_plugins(
     *,
@@ -24,6 +27,7 @@ def load_plugins(
     third_party: bool = True,
     entry_points: Sequence[EntryPoint] | None = None,
     strict: bool = True,
+    load_timeout_s: float = LOAD_TIMEOUT_S,
 ) -> PluginRegistry:
     """Find, import and ask all plugins. Call once, at start-up, on the main thread.
 
@@ -34,6 +38,7 @@ def load_plugins(
         entry_points: Instead of a scan of what is installed.
         strict: False never raises: what would have stopped start-up is in `PluginRegistry.problems`,
             so that a command can show even a broken installation.
+        load_timeout_s: Seconds that one third party's plugin may take; the built-in ones are not timed.
 
     Raises:
         ConfigError: A disabled or required name was not found, or the two contradict each other.
@@ -41,7 +46,7 @@ def load_plugins(
     """
     found = find_plugins(scan_entry_points() if entry_points is None else entry_points)
     blocked, wanted = _sort_out(found, disabled, third_party=third_party)
-    attempts = _load_all(wanted)
+    attempts = _load_all(wanted, load_timeout_s)
     problems: list[LMCacheError] = [
         *_object_to_names(found, disabled, required, third_party=third_party),
         *_settle(attempts, required),
@@ -50,7 +55,7 @@ def load_plugins(
         raise problems[0]
     attempts = sorted([*blocked, *attempts], key=lambda attempt: found.index(attempt.found))
     loaded = [attempt.loaded for attempt in attempts if attempt.loaded is not None]
-    return PluginRegistry([attempt.record for attempt in attempts], loaded, problems)
+    return PluginRegistry([attempt.record for attempt in attempts], loaded, problems, load_timeout_s)
 
 
 def _sort_out(
@@ -68,16 +73,16 @@ def _sort_out(
     return blocked, wanted
 
 
-def _load_all(wanted: Sequence[Found]) -> list[Attempt]:
+def _load_all(wanted: Sequence[Found], limit_s: float) -> list[Attempt]:
     """Load in an order in which a built-in's claim comes before a third party's."""
     claims = Claims()
-    return [_load_claiming(found, claims) for found in sorted(wanted, key=lambda one: not one.builtin)]
+    return [_load_claiming(found, claims, limit_s) for found in sorted(wanted, key=lambda one: not one.builtin)]
 
 
-def _load_claiming(found: Found, claims: Claims) -> Attempt:
+def _load_claiming(found: Found, claims: Claims, limit_s: float) -> Attempt:
     taken = claims.take_plugin(found)
     if taken is None:
-        attempt = load_one(found)
+        attempt = load_one(found, limit_s=limit_s)
         if attempt.loaded is None:
             return attempt
         taken = claims.take_names(found, attempt.loaded.declared)
