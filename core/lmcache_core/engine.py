@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -63,10 +64,16 @@ class CacheEngine:
         chunk_format = self._access.format
         return 0 if chunk_format is None else chunk_format.chunk_tokens
 
+    @property
+    def save_unfull_chunk(self) -> bool:
+        """Whether the rest of a sequence that fills no chunk is kept and found too."""
+        chunk_format = self._access.format
+        return chunk_format is not None and chunk_format.save_unfull_chunk
+
     # -- the face -------------------------------------------------------------
 
     def store(self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
-        """Keep the KV of all full chunks of a sequence that are not kept yet.
+        """Keep the KV of all full chunks of a sequence that are not kept yet, and of the rest if that is kept.
 
         Args:
             tokens: Whole numbers, ``[n]``.
@@ -92,7 +99,7 @@ class CacheEngine:
         ``pin_timeout_sec``.
 
         Returns:
-            Tokens, a multiple of the chunk size; 0 when unhealthy.
+            Tokens: a multiple of the chunk size, or all; 0 when unhealthy.
         """
         if not self.is_healthy():
             return self._degraded("lookup", 0)
@@ -100,7 +107,7 @@ class CacheEngine:
             runs, chunk_tokens = self._runs(tokens, salt, variant)
             deadline = time.monotonic() + self._timeout_s
             found = self._access.lookup(runs, request_id, requested_tokens=len(tokens), deadline=deadline)
-            return found.chunks * chunk_tokens
+            return min(found.chunks * chunk_tokens, len(tokens))
         except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
             return self._refused("lookup", error, 0)
 
@@ -118,7 +125,8 @@ class CacheEngine:
             pending = self._access.prefetch(runs, request_id, requested_tokens=len(tokens), deadline=deadline)
         except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
             return FinishedLookup(self._refused("lookup", error, 0))
-        return AsyncLookup(pending, chunk_tokens, deadline, lambda error: self._refused("lookup", error, 0))
+        refused = partial(self._refused, "lookup", default=0)
+        return AsyncLookup(pending, chunk_tokens, deadline, refused, most_tokens=len(tokens))
 
     def retrieve(
         self, tokens: Any, out: Any, *, salt: str = "", variant: str = "", request_id: str = "", skip_tokens: int = 0
@@ -180,7 +188,8 @@ class CacheEngine:
         except BaseException:
             self._access.abandon(reservation)
             raise
-        return self._access.commit(reservation, request_id, deadline=deadline) * chunk_format.chunk_tokens
+        kept = self._access.commit(reservation, request_id, deadline=deadline)
+        return sum(run.tokens(place, place + 1) for place in reservation.places[:kept])
 
     def _retrieve(
         self,
@@ -209,7 +218,7 @@ class CacheEngine:
             finally:
                 adapter.finish(out)
                 chunks.delivered_chunks = place - skip_chunks
-                delivered.tokens = place * step
+                delivered.tokens = min(place * step, len(tokens))
 
     def _runs(self, tokens: Any, salt: str, variant: str) -> tuple[list[ChunkRun], int]:
         chunk_format = self._known_format()

@@ -33,6 +33,7 @@ class Instance:
     world_size: int
     rank: int
     chunk_tokens: int
+    save_unfull_chunk: bool = False
 
     @classmethod
     def of(
@@ -55,6 +56,7 @@ class Instance:
             world_size=world_size,
             rank=rank,
             chunk_tokens=nearest_chunk_tokens(values.chunk_size, block_tokens),
+            save_unfull_chunk=values.save_unfull_chunk,
         )
 
     @property
@@ -80,4 +82,5 @@ class Instance:
             world_size=self.world_size,
             ranks=(self.rank,),
             chunk_tokens=self.chunk_tokens,
+            save_unfull_chunk=self.save_unfull_chunk,
         )

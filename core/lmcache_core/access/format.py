@@ -26,18 +26,35 @@ class ChunkFormat:
         chunk_tokens: Tokens in one chunk.
         namespace: Makes namespaces.
         ranks: Whose chunks are meant; the first is the engine's own.
+        save_unfull_chunk: Whether the rest of a sequence that fills no chunk is one too.
     """
 
-    def __init__(self, codec: FrameCodec, *, chunk_tokens: int, namespace: MakeNamespace, ranks: Sequence[int]) -> None:
+    def __init__(
+        self,
+        codec: FrameCodec,
+        *,
+        chunk_tokens: int,
+        namespace: MakeNamespace,
+        ranks: Sequence[int],
+        save_unfull_chunk: bool = False,
+    ) -> None:
         self.codec = codec
         self.chunk_tokens = chunk_tokens
+        self.save_unfull_chunk = save_unfull_chunk
         self._make = namespace
         self._ranks = tuple(ranks)
         self._known: dict[tuple[str, str], tuple[KeyNamespace, ...]] = {}
 
     @classmethod
     def of(
-        cls, layout: KVLayout, *, model_name: str, world_size: int, ranks: Sequence[int], chunk_tokens: int
+        cls,
+        layout: KVLayout,
+        *,
+        model_name: str,
+        world_size: int,
+        ranks: Sequence[int],
+        chunk_tokens: int,
+        save_unfull_chunk: bool = False,
     ) -> ChunkFormat:
         """Derive the format of one model's chunks; the same in an engine, a client and a server."""
         codec = FrameCodec(layout, chunk_tokens)
@@ -55,7 +72,13 @@ class ChunkFormat:
                 payload_bytes=codec.payload_bytes,
             )
 
-        return cls(codec, chunk_tokens=chunk_tokens, namespace=namespace, ranks=ranks)
+        return cls(
+            codec,
+            chunk_tokens=chunk_tokens,
+            namespace=namespace,
+            ranks=ranks,
+            save_unfull_chunk=save_unfull_chunk,
+        )
 
     def namespaces(self, salt_hash: str, variant_hash: str) -> tuple[KeyNamespace, ...]:
         """Give the namespace of each rank."""
@@ -67,13 +90,14 @@ class ChunkFormat:
         return names
 
     def runs(self, tokens: TokenArray, salt: str, variant: str) -> list[ChunkRun]:
-        """Hash a sequence once a rank; a rest shorter than a chunk is left out."""
-        return [
-            ChunkRun(namespace, chunk_digests(tokens, self.chunk_tokens, namespace.seed), self.codec)
-            for namespace in self.namespaces(hash_salt(salt), hash_salt(variant))
-        ]
+        """Hash a sequence once a rank."""
+        return [self._cut(tokens, namespace) for namespace in self.namespaces(hash_salt(salt), hash_salt(variant))]
 
     def run(self, tokens: TokenArray, salt: str, variant: str) -> ChunkRun:
         """Hash a sequence for the engine's own rank."""
-        namespace = self.namespaces(hash_salt(salt), hash_salt(variant))[0]
-        return ChunkRun(namespace, chunk_digests(tokens, self.chunk_tokens, namespace.seed), self.codec)
+        return self._cut(tokens, self.namespaces(hash_salt(salt), hash_salt(variant))[0])
+
+    def _cut(self, tokens: TokenArray, namespace: KeyNamespace) -> ChunkRun:
+        unfull = self.save_unfull_chunk
+        digests = chunk_digests(tokens, self.chunk_tokens, namespace.seed, unfull=unfull)
+        return ChunkRun(namespace, digests, self.codec, len(tokens) % self.chunk_tokens if unfull else 0)

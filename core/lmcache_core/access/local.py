@@ -11,7 +11,7 @@ from functools import partial
 from lmcache_core.access.chunk_access import Reservation
 from lmcache_core.access.format import ChunkFormat
 from lmcache_core.contracts.cache import Cleared
-from lmcache_core.events.journal import Journal
+from lmcache_core.events.journal import Journal, Part
 from lmcache_core.memory.arena import Block
 from lmcache_core.memory.lease import Lease
 from lmcache_core.metrics.families import CacheMetrics
@@ -135,18 +135,19 @@ class LocalAccess:
             return whole
         run = runs[0]
         self._metrics.requested_tokens.inc(requested)
-        self._metrics.hit_tokens.inc(whole.chunks * self._format.chunk_tokens)
+        hit_tokens = run.tokens(0, whole.chunks)
+        self._metrics.hit_tokens.inc(hit_tokens)
         self._storage.local.tenants.looked_up(
             run.namespace.salt_hash,
             requested_tokens=requested,
-            hit_tokens=whole.chunks * self._format.chunk_tokens,
+            hit_tokens=hit_tokens,
         )
         self._journal.looked_up(
             run.namespace,
             run.digests,
             requested_tokens=requested,
-            l1_chunks=whole.l1_chunks,
-            found_chunks=whole.chunks,
+            l1=Part(whole.l1_chunks, run.tokens(0, whole.l1_chunks)),
+            found=Part(whole.chunks, hit_tokens),
             request_id=request_id,
             shape=run.codec.shape,
         )
@@ -165,9 +166,10 @@ class LocalAccess:
         del deadline  # never waits
         run, chunks = reservation.run, len(reservation.places)
         self._storage.keep(run, reservation.places, reservation.handle)
-        self._metrics.stored_tokens.inc(chunks * self._format.chunk_tokens * self._counted)
+        tokens = sum(run.tokens(place, place + 1) for place in reservation.places)
+        self._metrics.stored_tokens.inc(tokens * self._counted)
         self._metrics.stored_bytes.inc(chunks * run.codec.payload_bytes)
-        self._journal.stored(run.namespace, chunks, request_id, self._engine_id)
+        self._journal.stored(run.namespace, chunks, request_id, self._engine_id, tokens=tokens)
         return chunks
 
     def abandon(self, reservation: Reservation) -> None:
@@ -187,17 +189,18 @@ class LocalAccess:
             try:
                 yield chunks
             finally:
-                self.delivered(run, request_id, chunks.delivered_chunks)
+                self.delivered(run, request_id, chunks.delivered_chunks, skip_chunks=skip_chunks)
 
     def lend(self, run: ChunkRun, request_id: str, *, skip_chunks: int, deadline: float) -> Lease:
         """Give a lease on the blocks of the leading chunks behind the skipped ones, for another process to read."""
         return self._storage.lend(run, run.request(request_id), deadline=deadline, skip_chunks=skip_chunks)
 
-    def delivered(self, run: ChunkRun, request_id: str, chunks: int) -> None:
-        """Count chunks that reached an engine, and tell the journal."""
-        self._metrics.retrieved_tokens.inc(chunks * self._format.chunk_tokens * self._counted)
+    def delivered(self, run: ChunkRun, request_id: str, chunks: int, *, skip_chunks: int) -> None:
+        """Count chunks, behind the skipped ones, that reached an engine, and tell the journal."""
+        tokens = run.tokens(skip_chunks, skip_chunks + chunks)
+        self._metrics.retrieved_tokens.inc(tokens * self._counted)
         self._metrics.retrieved_bytes.inc(chunks * run.codec.payload_bytes)
-        self._journal.retrieved(run.namespace, chunks, request_id, self._engine_id)
+        self._journal.retrieved(run.namespace, chunks, request_id, self._engine_id, tokens=tokens)
 
     def clear(self) -> list[Cleared]:
         """Drop every chunk of the tiers that are this instance's own."""

@@ -35,15 +35,23 @@ class AsyncLookup:
         chunk_tokens: Tokens in a chunk.
         deadline: Monotonic seconds; after it the answer is 0, and what still arrives is given up.
         refused: Counts and logs an error; gives the answer instead.
+        most_tokens: That were asked for: the last chunk may not be full.
     """
 
     def __init__(
-        self, pending: PendingFound, chunk_tokens: int, deadline: float, refused: Callable[[Exception], int]
+        self,
+        pending: PendingFound,
+        chunk_tokens: int,
+        deadline: float,
+        refused: Callable[[Exception], int],
+        *,
+        most_tokens: int,
     ) -> None:
         self._pending = pending
         self._chunk_tokens = chunk_tokens
         self._deadline = deadline
         self._refused = refused
+        self._most_tokens = most_tokens
         self._tokens: int | None = None
 
     def done(self) -> bool:
@@ -68,7 +76,7 @@ class AsyncLookup:
         except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
             return self._refused(error)
         if found is not None:
-            return found.chunks * self._chunk_tokens
+            return min(found.chunks * self._chunk_tokens, self._most_tokens)
         if time.monotonic() < self._deadline:
             return None  # not yet: ask again
         self._pending.cancel()

@@ -80,7 +80,7 @@ class Staging:
 
     Args:
         stream: Of the device.
-        shape: Of every chunk.
+        shape: Of every chunk; the last one of a sequence may be smaller.
         dtype: Of every chunk.
     """
 
@@ -100,7 +100,7 @@ class Staging:
             self._stream.follow_caller()
             crossing: deque[tuple[Mark, torch.Tensor, torch.Tensor]] = deque()
             for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
-                buffer = self._buffers[place % _BUFFERS]
+                buffer = _fitting(self._buffers[place % _BUFFERS], source)
                 crossing.append((self._stream.copy(buffer, source), buffer, target))
                 if len(crossing) == _BUFFERS:
                     _land(*crossing.popleft())
@@ -116,13 +116,18 @@ class Staging:
         with self._lock:
             if len(self._in_flight) == _BUFFERS:
                 self._in_flight.popleft().synchronize()
-            buffer = self._buffers[self._written % _BUFFERS]
+            buffer = _fitting(self._buffers[self._written % _BUFFERS], source)
             buffer.copy_(source)
             self._stream.follow_caller()
             mark = self._stream.copy(target, buffer)
             self._written += 1
             self._in_flight.append(mark)
             self._stream.lead_caller(mark)
+
+
+def _fitting(buffer: torch.Tensor, chunk: torch.Tensor) -> torch.Tensor:
+    """See as much of a buffer as a chunk has."""
+    return buffer[tuple(slice(size) for size in chunk.shape)]
 
 
 def _land(mark: Mark, buffer: torch.Tensor, target: torch.Tensor) -> None:

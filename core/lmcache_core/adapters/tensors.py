@@ -17,7 +17,8 @@ if TYPE_CHECKING:  # the optional extra torch
 class TensorAdapter:
     """Copies chunks with one strided copy each. Any thread.
 
-    A payload is the contiguous ``[kv, layers, chunk_tokens, hidden]`` of one chunk. A CUDA tensor's
+    A payload is the contiguous ``[kv, layers, chunk_tokens, hidden]`` of one chunk; behind the tokens of the last
+    one of a sequence it is zero. A CUDA tensor's
     chunks go through pinned buffers, on a stream of their own that waits for the caller's current one.
     The first copy on a device pins two chunks' worth of memory for its direction.
 
@@ -68,10 +69,12 @@ class TensorAdapter:
         """Copy the chunks that begin at these tokens into payloads; complete when it returns."""
         staging = self._staging(kv.device, "read")
         if staging is not None:
-            staging.read((self._part(kv, start) for start in starts), [self._chunk(out) for out in outs])
+            parts = [self._part(kv, start) for start in starts]
+            staging.read(parts, [self._filled(out, part) for part, out in zip(parts, outs, strict=True)])
             return
         for start, out in zip(starts, outs, strict=True):
-            self._chunk(out).copy_(self._part(kv, start))
+            part = self._part(kv, start)
+            self._filled(out, part).copy_(part)
 
     def scatter(self, payload: memoryview, kv: torch.Tensor, start: int) -> None:
         """Copy one chunk's payload into the tensor from a token on; the payload is read when it returns.
@@ -80,15 +83,24 @@ class TensorAdapter:
         """
         staging = self._staging(kv.device, "write")
         if staging is not None:
-            staging.write(self._part(kv, start), self._chunk(payload))
+            part = self._part(kv, start)
+            staging.write(part, self._chunk(payload)[:, :, : part.shape[2]])
         else:
-            self._part(kv, start).copy_(self._chunk(payload))
+            part = self._part(kv, start)
+            part.copy_(self._chunk(payload)[:, :, : part.shape[2]])
 
     def finish(self, kv: torch.Tensor) -> None:
         """Do nothing: after each `scatter` the caller's stream already waits for its copy."""
 
     def _part(self, kv: torch.Tensor, start: int) -> torch.Tensor:
         return kv[:, :, start : start + self._chunk_tokens]
+
+    def _filled(self, payload: memoryview, part: torch.Tensor) -> torch.Tensor:
+        """See as many tokens of a payload as the part has; what is behind them, of whoever had the block, is zero."""
+        chunk, tokens = self._chunk(payload), part.shape[2]
+        if tokens < self._chunk_tokens:
+            chunk[:, :, tokens:].zero_()
+        return chunk[:, :, :tokens]
 
     def _chunk(self, payload: memoryview) -> torch.Tensor:
         # The tensor keeps the view, and the view keeps the arena's map: it can never dangle.

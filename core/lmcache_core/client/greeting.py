@@ -117,8 +117,9 @@ class Greeter:
                 welcome.boot_id,
             )
         chunk_format = self._format
-        if chunk_format is None or chunk_format.chunk_tokens != answer.chunk_tokens:
-            chunk_format = self._wish.format(answer.chunk_tokens)
+        cut = (answer.chunk_tokens, answer.save_unfull_chunk)
+        if chunk_format is None or (chunk_format.chunk_tokens, chunk_format.save_unfull_chunk) != cut:
+            chunk_format = self._wish.format(answer.chunk_tokens, save_unfull_chunk=answer.save_unfull_chunk)
         if answer.frame_bytes != chunk_format.codec.frame_bytes:
             raise ServerRefusedError(
                 RefusalCode.LAYOUT,

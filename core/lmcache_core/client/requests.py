@@ -34,6 +34,7 @@ def lookup(
         requested_tokens,
         prefetch,
         _servers_share_s(deadline),
+        runs[0].rest_tokens,
     )
 
 
@@ -63,6 +64,7 @@ def reserve(run: ChunkRun, request_id: str) -> MakeRequest:
         names.variant_hash,
         request_id,
         digests,
+        run.rest_tokens,
     )
 
 
@@ -79,6 +81,7 @@ def retrieve(run: ChunkRun, request_id: str, *, skip_chunks: int, deadline: floa
         digests,
         skip_chunks,
         _servers_share_s(deadline),
+        run.rest_tokens,
     )
 
 

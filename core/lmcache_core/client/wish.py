@@ -59,7 +59,7 @@ class Wish:
             self.block_tokens,
         )
 
-    def format(self, chunk_tokens: int) -> ChunkFormat:
+    def format(self, chunk_tokens: int, *, save_unfull_chunk: bool = False) -> ChunkFormat:
         """Cut chunks as the server said."""
         return ChunkFormat(
             FrameCodec(self.layout, chunk_tokens),
@@ -71,6 +71,7 @@ class Wish:
         )
 
     def _namespace(self, chunk_tokens: int, rank: int, salt_hash: str, variant_hash: str) -> KeyNamespace:
+            save_unfull_chunk=save_unfull_chunk,
         return KeyNamespace(
             model_name=self.model_name,
             world_size=self.world_size,

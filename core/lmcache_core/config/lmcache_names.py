@@ -32,7 +32,7 @@ UNUSED_KEYS: Final = frozenset(
     pd_peer_init_port pd_peer_query_port pd_proxy_host pd_proxy_port pd_role pd_shutdown_timeout_sec
     pd_skip_proxy_notification peer_init_ports peer_lookup_ports pin_check_interval_sec plugin_locations
     pre_caching_hash_algorithm priority_limit py_enable_gc remote_config_url remote_storage_plugins
-    reserve_local_cpu_size retrieve_locations runtime_plugin_locations save_decode_cache save_unfull_chunk
+    reserve_local_cpu_size retrieve_locations runtime_plugin_locations save_decode_cache
     script_allowed_imports storage_plugins store_location transfer_channel use_gds use_gpu_connector_v3 use_layerwise
     weka_path
     """.split()  # noqa: SIM905 - a hundred names read better without quotes and commas

@@ -173,6 +173,10 @@ class CoreConfig(Table):
     chunk_size: int = Field(default=256, ge=1)
     """Tokens in one chunk, the unit of storage."""
 
+    save_unfull_chunk: bool = False
+    """Whether the rest of a sequence that fills no chunk is kept as one too, so that the same prompt is found whole. It
+    takes the memory of a full chunk, and only a prompt that ends with just these tokens finds it."""
+
     local_cpu: bool = True
     """Whether chunks are kept in CPU memory."""
 

@@ -73,11 +73,15 @@ class KVCache(Protocol):
     def chunk_tokens(self) -> int:
         """Tokens in a chunk; 0 while that is not known, as no server has been reached yet."""
 
+    @property
+    def save_unfull_chunk(self) -> bool:
+        """Whether the rest of a sequence that fills no chunk is kept and found too."""
+
     def is_healthy(self) -> bool:
         """Whether calls are served now; False means that each is a no-op."""
 
     def store(self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
-        """Keep the KV of all full chunks that are not kept yet; give the tokens newly kept."""
+        """Keep the KV of all chunks that are not kept yet; give the tokens newly kept."""
 
     def lookup(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
         """Count the leading tokens that a retrieve will deliver, and hold them for it."""

@@ -30,6 +30,13 @@ class TierName(NamedTuple):
         return {"l2_name": self.kind, "adapter_index": self.place}
 
 
+class Part(NamedTuple):
+    """Leading chunks of a request, and the tokens in them."""
+
+    chunks: int
+    tokens: int
+
+
 class Journal:
     """Builds events with the metadata that their names promise. Any thread; never raises.
 
@@ -46,21 +53,29 @@ class Journal:
 
     # -- requests ---------------------------------------------------------------
 
-    def stored(self, namespace: KeyNamespace, chunks: int, request_id: str, engine_id: str = "") -> None:
+    def stored(
+        self, namespace: KeyNamespace, chunks: int, request_id: str, engine_id: str = "", *, tokens: int
+    ) -> None:
         """A request's new chunks are in tier 0."""
         if self._bus.has_subscribers(EventType.MP_STORE_END):
             self._tell(
                 EventType.MP_STORE_END,
-                {"stored_count": chunks, **self._transfer(namespace, chunks, engine_id), **_whose(namespace)},
+                {"stored_count": chunks, **self._transfer(namespace, chunks, tokens, engine_id), **_whose(namespace)},
                 request_id,
             )
 
-    def retrieved(self, namespace: KeyNamespace, chunks: int, request_id: str, engine_id: str = "") -> None:
+    def retrieved(
+        self, namespace: KeyNamespace, chunks: int, request_id: str, engine_id: str = "", *, tokens: int
+    ) -> None:
         """A request got chunks."""
         if self._bus.has_subscribers(EventType.MP_RETRIEVE_END):
             self._tell(
                 EventType.MP_RETRIEVE_END,
-                {"retrieved_count": chunks, **self._transfer(namespace, chunks, engine_id), **_whose(namespace)},
+                {
+                    "retrieved_count": chunks,
+                    **self._transfer(namespace, chunks, tokens, engine_id),
+                    **_whose(namespace),
+                },
                 request_id,
             )
 
@@ -70,12 +85,12 @@ class Journal:
         digests: Sequence[bytes],
         *,
         requested_tokens: int,
-        l1_chunks: int,
-        found_chunks: int,
+        l1: Part,
+        found: Part,
         request_id: str,
         shape: tuple[int, ...] = (),
     ) -> None:
-        """A request asked for a prefix; `l1_chunks` of the `found_chunks` are in tier 0. `shape` is a chunk's."""
+        """A request asked for a prefix; `l1` of what was `found` is in tier 0. `shape` is a chunk's."""
         if self._bus.has_subscribers(EventType.MP_LOOKUP):
             self._tell(
                 EventType.MP_LOOKUP,
@@ -84,7 +99,7 @@ class Journal:
                     "chunk_hashes": tuple(digests),
                     "chunk_size": namespace.chunk_tokens,
                     "seq_len": requested_tokens,
-                    "found_count": found_chunks,
+                    "found_count": found.chunks,
                     "dtypes": (namespace.dtype,),
                     "shapes": (shape,),
                     **_whose(namespace),
@@ -95,9 +110,9 @@ class Journal:
             self._tell(
                 EventType.MP_LOOKUP_PREFETCH_END,
                 {
-                    "found_count": found_chunks,
+                    "found_count": found.chunks,
                     "requested_tokens": requested_tokens,
-                    **_hits(namespace, l1_chunks, found_chunks),
+                    **_hits(l1, found),
                     "early_exit_reason": "" if digests else "empty_chunk_hashes",
                     **_whose(namespace),
                 },
@@ -199,9 +214,9 @@ class Journal:
         """Number a batch, so that its events can be told together."""
         return next(self._tasks)
 
-    def _transfer(self, namespace: KeyNamespace, chunks: int, engine_id: str) -> dict[str, Any]:
+    def _transfer(self, namespace: KeyNamespace, chunks: int, tokens: int, engine_id: str) -> dict[str, Any]:
         return {
-            **_amount(namespace, chunks),
+            **_amount(namespace, chunks, tokens),
             "device": _DEVICE,
             "engine_id": engine_id,
             "transfer_key": next(self._tasks),
@@ -215,20 +230,19 @@ def _bytes(keys: Sequence[ChunkKey]) -> int:
     return sum(key.namespace.payload_bytes for key in keys)
 
 
-def _hits(namespace: KeyNamespace, l1_chunks: int, found_chunks: int) -> dict[str, int]:
+def _hits(l1: Part, found: Part) -> dict[str, int]:
     return {
-        "hit_tokens": found_chunks * namespace.chunk_tokens,
-        "l1_hit_tokens": l1_chunks * namespace.chunk_tokens,
-        "l2_hit_tokens": (found_chunks - l1_chunks) * namespace.chunk_tokens,
-        "l1_hit_keys": l1_chunks,
-        "l2_hit_keys": found_chunks - l1_chunks,
+        "hit_tokens": found.tokens,
+        "l1_hit_tokens": l1.tokens,
+        "l2_hit_tokens": found.tokens - l1.tokens,
+        "l1_hit_keys": l1.chunks,
+        "l2_hit_keys": found.chunks - l1.chunks,
     }
 
 
-def _amount(namespace: KeyNamespace, chunks: int) -> dict[str, int]:
+def _amount(namespace: KeyNamespace, chunks: int, tokens: int) -> dict[str, int]:
     """Bytes of this rank; tokens of the request, which its first rank tells for all."""
-    tokens = chunks * namespace.chunk_tokens if namespace.rank == 0 else 0
-    return {"num_tokens": tokens, "total_bytes": chunks * namespace.payload_bytes}
+    return {"num_tokens": tokens if namespace.rank == 0 else 0, "total_bytes": chunks * namespace.payload_bytes}
 
 
 def _whose(namespace: KeyNamespace) -> dict[str, str]:

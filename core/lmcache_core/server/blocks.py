@@ -63,7 +63,7 @@ class BlockCalls:
         self._gate.check_healthy()
         registration = registered(session, message.registration, message.request_id)
         access = registration.access
-        run = registration.run(message.salt_hash, message.variant_hash, message.digests)
+        run = registration.run(message.salt_hash, message.variant_hash, message.digests, message.rest_tokens)
         reservation = access.reserve(run, message.request_id, deadline=math.inf)
         if not reservation.places:  # all of it is kept, or being filled by another: a store of nothing, done at once
             access.commit(reservation, message.request_id, deadline=math.inf)
@@ -93,7 +93,7 @@ class BlockCalls:
         self._gate.check_healthy()
         registration = registered(session, message.registration, message.request_id)
         access = registration.access
-        run = registration.run(message.salt_hash, message.variant_hash, message.digests)
+        run = registration.run(message.salt_hash, message.variant_hash, message.digests, message.rest_tokens)
         if not 0 <= message.skip_chunks <= len(run.digests):
             raise RefusedCallError(
                 RefusalCode.MALFORMED, f"skip_chunks is {message.skip_chunks} of {len(run.digests)} chunks"
@@ -117,10 +117,12 @@ class BlockCalls:
     def _lent(self, session: Session, message: Retrieve, access: LocalAccess, run: ChunkRun, lease: Lease) -> Message:
         self._holdings.promises.taken(run, message.request_id)
         if not lease.blocks:
-            access.delivered(run, message.request_id, 0)
+            access.delivered(run, message.request_id, 0, skip_chunks=0)
             return Lent(message.call, 0, ())
         number = next(self._leases)
-        session.readings[number] = Reading(message.call, session.seen_s, access, lease, run, message.request_id)
+        session.readings[number] = Reading(
+            message.call, session.seen_s, access, lease, run, message.request_id, message.skip_chunks
+        )
         return Lent(message.call, number, tuple([block.offset for block in lease.blocks]))
 
     def _give_back(self, run: ChunkRun, request_id: str, lease: Lease) -> None:
@@ -133,4 +135,4 @@ class BlockCalls:
             raise RefusedCallError(RefusalCode.LEASE, f"the session has no lease {message.lease}")
         delivered = min(max(0, message.delivered_chunks), reading.blocks)
         reading.lease.release()
-        reading.access.delivered(reading.run, reading.request_id, delivered)
+        reading.access.delivered(reading.run, reading.request_id, delivered, skip_chunks=reading.skip_chunks)

@@ -109,7 +109,13 @@ class GreetingCalls:
             self._holdings.book.leave(found)  # a session holds each once
         session.registrations[found.number] = found
         chunk_format = found.format
-        return Registered(message.call, found.number, chunk_format.chunk_tokens, chunk_format.codec.frame_bytes)
+        return Registered(
+            message.call,
+            found.number,
+            chunk_format.chunk_tokens,
+            chunk_format.codec.frame_bytes,
+            chunk_format.save_unfull_chunk,
+        )
 
     def _ping(self, message: Ping, _sender: bytes) -> Message:
         session = self._desk.sessions.get(message.session)

@@ -45,7 +45,7 @@ class LookupCalls:
         registration = registered(session, message.registration, message.request_id)
         if not 0 <= message.requested_tokens <= _MOST_TOKENS:
             raise RefusedCallError(RefusalCode.MALFORMED, f"requested_tokens is {message.requested_tokens}")
-        runs = registration.runs(message.salt_hash, message.variant_hash, message.digests)
+        runs = registration.runs(message.salt_hash, message.variant_hash, message.digests, message.rest_tokens)
         access = registration.access
         tokens = message.requested_tokens
         found = access.lookup_resident(runs, message.request_id, requested_tokens=tokens)

@@ -44,11 +44,11 @@ class Registration:
     format: ChunkFormat
     users: int = 0
 
-    def runs(self, salt_hash: str, variant_hash: str, digests: Sequence[bytes]) -> list[ChunkRun]:
+    def runs(self, salt_hash: str, variant_hash: str, digests: Sequence[bytes], rest_tokens: int = 0) -> list[ChunkRun]:
         """Give the chunks of a lookup, one run a rank.
 
         Raises:
-            RefusedCallError: The digests are not those of this registration's ranks.
+            RefusedCallError: The digests are not those of this registration's ranks, or the rest is no rest.
         """
         names = self.format.namespaces(_checked(salt_hash), _checked(variant_hash))
         if len(digests) != len(names):
@@ -56,12 +56,21 @@ class Registration:
                 RefusalCode.MALFORMED, f"digests of {len(digests)} ranks came, and {len(names)} are registered"
             )
         codec = self.format.codec
-        return [ChunkRun(name, _split(raw), codec) for name, raw in zip(names, digests, strict=True)]
+        self._check_rest(rest_tokens)
+        return [ChunkRun(name, _split(raw), codec, rest_tokens) for name, raw in zip(names, digests, strict=True)]
 
-    def run(self, salt_hash: str, variant_hash: str, digests: bytes) -> ChunkRun:
+    def run(self, salt_hash: str, variant_hash: str, digests: bytes, rest_tokens: int) -> ChunkRun:
         """Give the chunks of the client's own rank; see `runs`."""
         name = self.format.namespaces(_checked(salt_hash), _checked(variant_hash))[0]
-        return ChunkRun(name, _split(digests), self.format.codec)
+        self._check_rest(rest_tokens)
+        return ChunkRun(name, _split(digests), self.format.codec, rest_tokens)
+
+    def _check_rest(self, rest_tokens: int) -> None:
+        if not 0 <= rest_tokens < self.format.chunk_tokens:
+            raise RefusedCallError(
+                RefusalCode.MALFORMED,
+                f"rest_tokens is {rest_tokens} in chunks of {self.format.chunk_tokens} tokens",
+            )
 
 
 class RegistrationBook:

@@ -49,6 +49,7 @@ class Reading:
     lease: Lease
     run: ChunkRun
     request_id: str
+    skip_chunks: int
 
     @property
     def blocks(self) -> int:

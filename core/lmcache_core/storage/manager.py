@@ -164,8 +164,7 @@ class StorageManager:
         if plan:
             place = skip_chunks + len(held)
             self.local.commit(run.digests[skip_chunks:place], held)
-            short_chunks = max(0, min(plan[-1].stop, len(run.digests)) - place)
-            self._metrics.short_tokens.inc(short_chunks * run.namespace.chunk_tokens)
+            self._metrics.short_tokens.inc(run.tokens(place, min(plan[-1].stop, len(run.digests))))
 
     def _take(self, run: ChunkRun, request: bytes) -> Promise[Promised] | None:
         """Take the request's promise; one of other tokens, under a name used twice, is given up."""

@@ -14,11 +14,25 @@ from lmcache_core.memory.lease import Promise
 
 @dataclass(frozen=True, slots=True)
 class ChunkRun:
-    """A namespace, the digests of all full chunks of a request, in order, and how their frames look."""
+    """The chunks of a request.
+
+    Attributes:
+        namespace: Whose they are.
+        digests: Of each, in order.
+        codec: How their frames look.
+        rest_tokens: Tokens in the last of them where it is not full; 0 where it is.
+    """
 
     namespace: KeyNamespace
     digests: Sequence[bytes]
     codec: FrameCodec
+    rest_tokens: int = 0
+
+    def tokens(self, start: int, stop: int) -> int:
+        """Tokens in the chunks from `start` to before `stop`."""
+        full_tokens = self.namespace.chunk_tokens
+        unfull = self.rest_tokens and start < stop == len(self.digests)
+        return max(0, stop - start) * full_tokens - (full_tokens - self.rest_tokens if unfull else 0)
 
     def keys(self, start: int, stop: int) -> list[ChunkKey]:
         """Keys of some of the chunks; made only where a store behind tier 0 is asked."""

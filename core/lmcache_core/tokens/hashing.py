@@ -42,23 +42,25 @@ def nearest_chunk_tokens(chunk_tokens: int, block_tokens: int) -> int:
     return max(1, (chunk_tokens + block_tokens // 2) // block_tokens) * block_tokens
 
 
-def chunk_digests(tokens: TokenArray, chunk_tokens: int, seed: bytes) -> list[bytes]:
+def chunk_digests(tokens: TokenArray, chunk_tokens: int, seed: bytes, *, unfull: bool = False) -> list[bytes]:
     """Digest every full chunk: ``digest[i] = SHA-256(digest[i - 1] + bytes of chunk i)``.
 
     The same in every process and on every host: no built-in ``hash``, fixed byte order. A rest
-    shorter than a chunk has no digest.
+    shorter than a chunk has a digest only if `unfull`; it is no full chunk's, as fewer bytes are hashed.
 
     Args:
         tokens: From `token_array`.
         chunk_tokens: Tokens in a chunk, at least 1.
         seed: Stands in for the digest before the first; `KeyNamespace.seed`.
+        unfull: Whether a rest shorter than a chunk is digested too.
     """
     sha256 = hashlib.sha256
     step = chunk_tokens * _TOKEN_BYTES
     raw = tokens.tobytes()
     digest = seed
     digests: list[bytes] = []
-    for start in range(0, len(raw) - step + 1, step):
+    end = len(raw) if unfull else len(raw) - step + 1
+    for start in range(0, end, step):
         digest = sha256(digest + raw[start : start + step]).digest()
         digests.append(digest)
     return digests

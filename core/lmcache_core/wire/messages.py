@@ -7,6 +7,7 @@ but the one-way ones (`Abandon`, `Return`, `Forsake`, `Bye`) gets exactly one an
 
 Digests of a request's chunks travel as one byte string, 32 bytes each: that is the bulk of a message
 and is copied once. Payload never travels; `Reserved` and `Lent` give offsets into the shared arena.
+``rest_tokens`` is how many tokens the last of these chunks has where it is not full, else 0.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class Lookup(Message, frozen=True):
 
 class Forsake(Message, frozen=True):
     """Nobody waits for this lookup any more: drop what it promised or will promise. One-way."""
+    rest_tokens: int = 0
 
     session: int
     lookup_call: int
@@ -125,6 +127,7 @@ class Reserve(Message, frozen=True):
 
 class Commit(Message, frozen=True):
     """The blocks of a reservation are filled; keep them."""
+    rest_tokens: int = 0
 
     call: int
     session: int
@@ -154,6 +157,7 @@ class Retrieve(Message, frozen=True):
 
 class Return(Message, frozen=True):
     """Give lent blocks back; so many of them were used. One-way."""
+    rest_tokens: int = 0
 
     session: int
     lease: int
@@ -204,7 +208,7 @@ class Welcome(Message, frozen=True):
 
 
 class Registered(Message, frozen=True):
-    """The layout is served under this number, in chunks of so many tokens."""
+    """The layout is served under this number, in chunks of so many tokens; perhaps with a rest that is no full one."""
 
     call: int
     registration: int
@@ -218,6 +222,7 @@ class Found(Message, frozen=True):
     call: int
     chunks: int
     l1_chunks: int
+    save_unfull_chunk: bool = False
 
 
 class Reserved(Message, frozen=True):

@@ -105,12 +105,19 @@ class PrefixStore:
         """
         stored_tokens = 0
         for number, (tokens, row) in enumerate(zip(sequences, rows, strict=True)):
-            full_tokens = len(tokens) - len(tokens) % (self._cache.chunk_tokens or 1)
-            if full_tokens > known[number]:
-                place, start = number * prompt.copies, prompt.padding[number]
-                kv = row_kv(source, self._kv.layout, place, start, full_tokens)
-                stored_tokens += self._cache.store(tokens[:full_tokens], kv, **row)
+            for kept_tokens in self._ends(len(tokens), len(prompt.row(number))):
+                if kept_tokens > known[number]:
+                    place, start = number * prompt.copies, prompt.padding[number]
+                    kv = row_kv(source, self._kv.layout, place, start, kept_tokens)
+                    stored_tokens += self._cache.store(tokens[:kept_tokens], kv, **row)
         return stored_tokens
+
+    def _ends(self, tokens: int, prompt_tokens: int) -> list[int]:
+        """Where what is kept of a sequence ends: with its full chunks, and with the prompt where that is kept whole."""
+        full_tokens = tokens - tokens % (self._cache.chunk_tokens or 1)
+        if not self._cache.save_unfull_chunk:
+            return [full_tokens]
+        return [prompt_tokens, full_tokens] if full_tokens > prompt_tokens else [prompt_tokens]
 
     def _look_up(self, prompts: Sequence[Tokens], rows: Sequence[Owner]) -> list[int]:
         """Count each row's known tokens. The rows of a batch are loaded from further tiers at the same time."""
@@ -129,7 +136,7 @@ class PrefixStore:
     ) -> tuple[torch.Tensor | None, int]:
         """Retrieve the chunks that cover some tokens; give them, and how many tokens the row now has."""
         chunk_tokens = self._cache.chunk_tokens or 1
-        wanted_tokens = -(-needed_tokens // chunk_tokens) * chunk_tokens
+        wanted_tokens = min(-(-needed_tokens // chunk_tokens) * chunk_tokens, promised_tokens)
         if wanted_tokens < promised_tokens:  # a retrieve must be of all that its lookup promised
             self._cache.release(tokens, **row)
         if not wanted_tokens:

@@ -26,6 +26,10 @@ class Lookups(Protocol):
     def chunk_tokens(self) -> int:
         """Tokens in a chunk; 0 while that is not known."""
 
+    @property
+    def save_unfull_chunk(self) -> bool:
+        """Whether the rest of a prompt that fills no chunk is kept and found too."""
+
     def lookup_async(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> Pending:
         """Begin a lookup."""
 
@@ -48,6 +52,11 @@ class RankLookups:
         """Tokens in a chunk; 0 while a rank does not say."""
         sizes = {cache.chunk_tokens for cache in self._caches}
         return sizes.pop() if len(sizes) == 1 else 0
+
+    @property
+    def save_unfull_chunk(self) -> bool:
+        """Whether every rank keeps the rest of a prompt that fills no chunk."""
+        return all(cache.save_unfull_chunk for cache in self._caches)
 
     def lookup_async(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> Pending:
         """Begin a lookup in every rank's cache; the answer is the smallest."""

@@ -2,7 +2,8 @@
 
 A block's bytes are opaque here: attention backends arrange them as they like, some transposed in
 tiles. A chunk's payload is ``[planes][blocks of the chunk][bytes of a block]``, where a plane is a
-layer, or K or V of one for backends that keep them apart.
+layer, or K or V of one for backends that keep them apart. The last chunk of a prompt may have
+fewer tokens: behind its last block that block is repeated.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ class PagedKV:
     Attributes:
         block_ids: Its blocks in order, from the first token on; chunks are written as far as they reach.
         first_block: Place of the first block that may be written: those before it were computed by vLLM.
+        tokens: To read; the last chunk may end with them. 0 for whole chunks.
     """
 
     block_ids: Sequence[int]
     first_block: int = 0
+    tokens: int = 0
 
 
 class PagedAdapter:
@@ -129,11 +132,15 @@ class PagedAdapter:
     def _chunk_ids(self, kv: PagedKV, start: int) -> list[int]:
         place = start // self._block_tokens
         ids = list(kv.block_ids[place : place + self._chunk_blocks])
-        if len(ids) < self._chunk_blocks:
+        needed = self._chunk_blocks
+        if kv.tokens:
+            needed = min(needed, -(-(kv.tokens - start) // self._block_tokens))
+        if len(ids) < needed:
             raise LayoutError(
-                f"the chunk from token {start} on takes {self._chunk_blocks} blocks, the request has {len(ids)} there"
+                f"the chunk from token {start} on takes {needed} blocks, the request has {len(ids)} there"
             )
-        return ids
+        # A chunk that is not full is filled up with its own last block, never with what the payload had before.
+        return ids + ids[-1:] * (self._chunk_blocks - len(ids))
 
     def _bytes_of(self, payload: memoryview) -> torch.Tensor:
         # The tensor keeps the view, and the view keeps the arena's map: it can never dangle.

@@ -83,7 +83,7 @@ class SchedulerSide:
         None instead of a number: ask again in the next step.
         """
         tracked = self._track(view)
-        limit = (len(view.tokens) - 1) // self._block_tokens * self._block_tokens
+        limit = self._limit(len(view.tokens))
         wanted = view.reads and not view.refusal and self._options.loads and limit > computed_tokens
         if not wanted or tracked.loaded_at == view.preemptions:
             self._give_up(tracked)
@@ -92,7 +92,7 @@ class SchedulerSide:
         if found is None:
             return None, False
         tracked.asked_tokens = computed_tokens
-        new_tokens = min(found, limit) // self._block_tokens * self._block_tokens - computed_tokens
+        new_tokens = min(found, limit) - computed_tokens
         if new_tokens <= 0:
             if tracked.lookup is not None:
                 tracked.missed_at_s = self._clock()
@@ -167,6 +167,19 @@ class SchedulerSide:
 
     # -- inside ---------------------------------------------------------------
 
+    def _limit(self, tokens: int) -> int:
+        """Most tokens of a request that may be loaded: one at least must be computed, to sample from.
+
+        Beside the steps it may be loaded whole, its last block in part too: vLLM takes one token back itself when
+        such a load has ended. Within a step it takes none back.
+        """
+        if not self._options.async_load:
+            return (tokens - 1) // self._block_tokens * self._block_tokens
+        if self._lookups.save_unfull_chunk:
+            return tokens
+        chunk_tokens = self._lookups.chunk_tokens or self._block_tokens
+        return tokens // chunk_tokens * chunk_tokens
+
     def _track(self, view: RequestView) -> _Tracked:
         tracked = self._tracked.get(view.request_id)
         if tracked is None:
@@ -218,7 +231,7 @@ class SchedulerSide:
         return LoadOrder(
             request_id=view.request_id,
             tokens=np.asarray(view.tokens[:whole_tokens], dtype=np.int64),
-            block_ids=tuple(block_ids[: end_tokens // self._block_tokens]),
+            block_ids=tuple(block_ids[: -(-end_tokens // self._block_tokens)]),
             first_block=tracked.asked_tokens // self._block_tokens,
             salt=view.salt,
             variant=view.variant,
@@ -232,14 +245,15 @@ class SchedulerSide:
         known = min(one.computed_tokens + one.step_tokens, len(view.tokens))
         if not self._options.save_generated:
             known = min(known, view.prompt_tokens)
-        full_tokens = known // chunk_tokens * chunk_tokens
-        if full_tokens <= tracked.stored_tokens:
+        whole = known == view.prompt_tokens and self._lookups.save_unfull_chunk
+        saved_tokens = known if whole else known // chunk_tokens * chunk_tokens
+        if saved_tokens <= tracked.stored_tokens:
             return None
-        tracked.stored_tokens = full_tokens
+        tracked.stored_tokens = saved_tokens
         return SaveOrder(
             request_id=view.request_id,
-            tokens=np.asarray(view.tokens[:full_tokens], dtype=np.int64),
-            block_ids=tuple(tracked.block_ids[: full_tokens // self._block_tokens]),
+            tokens=np.asarray(view.tokens[:saved_tokens], dtype=np.int64),
+            block_ids=tuple(tracked.block_ids[: -(-saved_tokens // self._block_tokens)]),
             salt=view.salt,
             variant=view.variant,
         )

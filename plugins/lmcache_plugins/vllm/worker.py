@@ -93,7 +93,7 @@ class WorkerSide:
                 continue
             kept_tokens = self._chunks.store(
                 order.tokens,
-                PagedKV(order.block_ids),
+                PagedKV(order.block_ids, tokens=len(order.tokens)),
                 salt=order.salt,
                 variant=order.variant,
                 request_id=order.request_id,
@@ -106,9 +106,11 @@ class WorkerSide:
         self.desk.close()
 
     def _load(self, order: LoadOrder) -> int:
-        wanted_tokens = (len(order.block_ids) - order.first_block) * self._block_tokens
+        wanted_tokens = len(order.block_ids) * self._block_tokens
+        if len(order.tokens):
+            wanted_tokens = min(wanted_tokens, len(order.tokens))
         first_token = order.first_block * self._block_tokens
-        filled_blocks = 0
+        filled_blocks = covered_tokens = 0
         begin = self._clock()
         if self._chunks is not None and len(order.tokens):
             mask = self._chunks.retrieve(
@@ -119,13 +121,14 @@ class WorkerSide:
                 request_id=order.request_id,
                 skip_tokens=first_token,
             )
-            filled_blocks = min(int(mask.sum()) // self._block_tokens, len(order.block_ids))
+            covered_tokens = min(int(mask.sum()), wanted_tokens)
+            filled_blocks = -(-covered_tokens // self._block_tokens)  # only a prompt's last one can be filled in part
             if filled_blocks < len(order.block_ids):  # a cache that is unhealthy keeps what the lookup promised
                 self._give_up(order)
-        loaded_tokens = max(0, filled_blocks - order.first_block) * self._block_tokens
+        loaded_tokens = max(0, covered_tokens - first_token)
         self._tally.add("load_seconds", self._clock() - begin)
         self._tally.add("loaded_tokens", loaded_tokens)
-        self._tally.add("failed_tokens", wanted_tokens - loaded_tokens)
+        self._tally.add("failed_tokens", wanted_tokens - first_token - loaded_tokens)
         return filled_blocks
 
     def _give_up(self, order: LoadOrder) -> None:

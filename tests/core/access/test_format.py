@@ -136,3 +136,21 @@ def test_no_other_number_of_blocks_is_nearer(wanted: int, block: int) -> None:
     assert chunk >= block
     assert chunk % block == 0
     assert chunk == block or abs(chunk - wanted) * 2 <= block
+
+
+@given(st.integers(0, 12), st.integers(1, 5))
+def test_a_run_knows_the_tokens_of_its_chunks(tokens: int, chunk_tokens: int) -> None:
+    made = ChunkFormat.of(
+        LAYOUT, model_name="m", world_size=1, ranks=(0,), chunk_tokens=chunk_tokens, save_unfull_chunk=True
+    )
+
+    run = made.run(token_array(range(tokens)), "", "")
+
+    assert run.tokens(0, len(run.digests)) == tokens
+    assert sum(run.tokens(place, place + 1) for place in range(len(run.digests))) == tokens
+
+
+def test_a_run_without_its_rest_has_full_chunks_alone() -> None:
+    run = format_of().run(TOKENS, "", "")
+
+    assert (run.rest_tokens, run.tokens(0, 2), run.tokens(1, 1), run.tokens(2, 1)) == (0, 512, 0, 0)

@@ -38,3 +38,24 @@ def test_shape_is_checked_with_what_was_expected() -> None:
         TensorAdapter(LAYOUT, 2).check(torch.zeros(2, 2, 4, 3), 5)
 
     assert str(caught.value) == "kv must have shape [2, 2, 5, 3] for 5 tokens, got [2, 2, 4, 3]"
+
+
+def test_a_rest_is_followed_by_zeros() -> None:
+    kv = torch.ones(2, 2, 3, 3, dtype=torch.bfloat16)
+    out = bytearray(b"\xff" * (2 * 2 * 2 * 3 * 2))
+
+    TensorAdapter(LAYOUT, 2).gather(kv, [2], [memoryview(out)])
+
+    chunk = torch.frombuffer(out, dtype=torch.bfloat16).view(2, 2, 2, 3)
+    assert bool((chunk[:, :, 0] == 1).all())
+    assert not chunk[:, :, 1].any()
+
+
+def test_a_rest_is_scattered_as_far_as_the_tensor_goes() -> None:
+    kv = torch.zeros(2, 2, 3, 3, dtype=torch.bfloat16)
+    ones = torch.ones(2, 2, 2, 3, dtype=torch.bfloat16).view(torch.uint8).numpy().tobytes()
+
+    TensorAdapter(LAYOUT, 2).scatter(memoryview(bytearray(ones)), kv, 2)
+
+    assert not kv[:, :, :2].any()
+    assert bool((kv[:, :, 2:] == 1).all())

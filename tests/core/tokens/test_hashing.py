@@ -154,3 +154,17 @@ def test_many_identities_never_collide() -> None:
 
     assert len(seeds) == 20_000
     assert len(digests) == 100_000
+
+
+def test_a_rest_has_a_digest_where_that_is_wanted() -> None:
+    digests = chunk_digests(token_array(range(6)), 4, b"s", unfull=True)
+
+    assert digests[0] == chunk_digests(token_array(range(6)), 4, b"s")[0]
+    assert digests[1:] == [hashlib.sha256(digests[0] + np.arange(4, 6, dtype="<u4").tobytes()).digest()]
+
+
+@pytest.mark.parametrize("tokens", [0, 4, 8])
+def test_full_chunks_have_no_rest(tokens: int) -> None:
+    array = token_array(range(tokens))
+
+    assert chunk_digests(array, 4, b"s", unfull=True) == chunk_digests(array, 4, b"s")

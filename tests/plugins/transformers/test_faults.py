@@ -24,6 +24,7 @@ class Broken:
     """A cache of which one call raises, against its contract."""
 
     chunk_tokens = 4
+    save_unfull_chunk = False
 
     def __init__(self, engine: Any, call: str) -> None:
         self._engine, self._call = engine, call
@@ -174,6 +175,7 @@ class Forgetful:
     """A cache that is all there, but delivers nothing."""
 
     chunk_tokens = 4
+    save_unfull_chunk = False
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine

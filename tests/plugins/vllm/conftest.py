@@ -34,6 +34,7 @@ class Answers:
     """A cache that finds so many tokens, whatever is asked."""
 
     chunk_tokens = CHUNK_TOKENS
+    save_unfull_chunk = False
 
     def __init__(self, found: int | None = 0) -> None:
         self.found = found

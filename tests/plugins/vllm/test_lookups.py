@@ -54,3 +54,11 @@ def test_a_clear_that_a_rank_did_not_answer_has_no_answer() -> None:
 
 def test_a_clear_tells_of_every_rank() -> None:
     assert list(RankLookups([Clears(["a"]), Clears(["b"])]).clear()) == ["a", "b"]  # type: ignore[list-item]
+
+
+def test_the_rest_is_kept_where_every_rank_keeps_it() -> None:
+    caches = [Answers(), Answers()]
+    caches[0].save_unfull_chunk = True
+    assert not RankLookups(caches).save_unfull_chunk
+    caches[1].save_unfull_chunk = True
+    assert RankLookups(caches).save_unfull_chunk

@@ -115,3 +115,28 @@ def test_runs_cover_the_ids_and_each_is_consecutive(ids: list[int]) -> None:
     parts = [ids[begin:end] for begin, end in runs_of(ids)]
     assert [one for part in parts for one in part] == ids
     assert all(part == list(range(part[0], part[0] + len(part))) for part in parts)
+
+
+def test_a_chunk_that_is_not_full_needs_no_more_blocks_than_its_tokens() -> None:
+    caches = random_caches(7)
+    adapter = adapter_of(caches)
+    payload = payload_of(adapter)
+
+    adapter.gather(PagedKV([4, 9], tokens=BLOCK_TOKENS + 1), [0], [payload])
+
+    found = torch.frombuffer(payload, dtype=torch.float32).view(LAYERS, CHUNK_BLOCKS, 2, BLOCK_TOKENS, 16)
+    assert torch.equal(found[2], caches[2][[4, 9, 9, 9]])
+
+
+def test_a_chunk_that_is_not_full_needs_every_block_of_its_tokens() -> None:
+    with pytest.raises(LayoutError) as caught:
+        adapter_of(random_caches()).gather(PagedKV([4], tokens=BLOCK_TOKENS + 1), [0], [memoryview(b"")])
+
+    assert str(caught.value) == "the chunk from token 0 on takes 2 blocks, the request has 1 there"
+
+
+def test_a_full_chunk_needs_all_its_blocks_whatever_follows() -> None:
+    with pytest.raises(LayoutError) as caught:
+        adapter_of(random_caches()).gather(PagedKV([4, 5, 6], tokens=CHUNK_TOKENS + 1), [0], [memoryview(b"")])
+
+    assert str(caught.value) == "the chunk from token 0 on takes 4 blocks, the request has 3 there"

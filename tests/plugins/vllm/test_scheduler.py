@@ -13,8 +13,33 @@ def test_what_is_found_is_matched() -> None:
     assert Scheduler(found=16).match(20) == (16, True)
 
 
-def test_at_least_one_token_is_left_to_compute() -> None:
-    assert Scheduler(found=16).match(16) == (12, True)
+def test_a_load_beside_the_steps_takes_the_whole_prompt() -> None:
+    assert Scheduler(found=16).match(16) == (16, True)
+
+
+def test_a_load_within_a_step_leaves_a_block_to_compute() -> None:
+    assert Scheduler(found=16, async_load=False).match(16) == (12, False)
+
+
+def test_a_rest_that_is_kept_is_matched_to_its_last_token() -> None:
+    scheduler = Scheduler(found=18)
+    scheduler.answers.save_unfull_chunk = True
+    assert scheduler.match(18, computed=8) == (10, True)
+
+
+def test_a_load_within_a_step_takes_no_part_of_a_block() -> None:
+    scheduler = Scheduler(found=18, async_load=False)
+    scheduler.answers.save_unfull_chunk = True
+    assert scheduler.match(18) == (16, False)
+
+
+def test_a_load_of_a_whole_prompt_has_all_its_tokens_and_blocks() -> None:
+    scheduler = Scheduler(found=18)
+    scheduler.answers.save_unfull_chunk = True
+    scheduler.match(18, computed=8)
+    scheduler.side.allocated("r", [5, 6, 7, 8, 9, 10], 10)
+    (order,) = scheduler.side.take_loads()
+    assert (order.tokens.tolist(), order.block_ids, order.first_block) == (list(range(18)), (5, 6, 7, 8, 9), 2)
 
 
 def test_what_vllm_has_computed_is_not_matched_again() -> None:
@@ -274,3 +299,30 @@ def test_a_reset_says_whether_every_tier_was_dropped(chunks: list[int], answer: 
     scheduler = Scheduler()
     scheduler.answers.clear = lambda: [Cleared(backend="x", chunks=one) for one in chunks]  # type: ignore[method-assign]
     assert scheduler.side.reset() is answer
+
+
+def test_the_rest_of_a_prompt_is_kept_with_the_step_that_ends_it() -> None:
+    scheduler = Scheduler()
+    scheduler.answers.save_unfull_chunk = True
+    scheduler.match(18)
+    assert [len(order.tokens) for order in scheduler.side.saves(step(12, blocks=(1, 2, 3)))] == [8]
+    (order,) = scheduler.side.saves(step(6, computed=12, blocks=(4, 5, 6)))
+    assert (order.tokens.tolist(), order.block_ids) == (list(range(18)), (1, 2, 3, 4, 5))
+
+
+def test_the_rest_of_a_prompt_is_kept_once() -> None:
+    scheduler = Scheduler()
+    scheduler.answers.save_unfull_chunk = True
+    scheduler.match(18)
+    scheduler.side.saves(step(18, blocks=(1, 2, 3, 4, 5)))
+    assert scheduler.side.saves(step(1, computed=18)) == ()
+
+
+def test_generated_tokens_are_kept_in_full_chunks_alone() -> None:
+    scheduler = Scheduler(save_generated=True)
+    scheduler.answers.save_unfull_chunk = True
+    scheduler.match(18)
+    scheduler.side.saves(step(18, blocks=(1, 2, 3, 4, 5)))
+    scheduler.match(26, prompt_tokens=18)
+    assert scheduler.side.saves(step(1, computed=18)) == ()
+    assert [len(order.tokens) for order in scheduler.side.saves(step(8, computed=18, blocks=(6, 7)))] == [24]

@@ -122,7 +122,7 @@ def test_a_step_does_not_wait_for_a_load_beside_it(tally: Tally) -> None:
 def test_a_save_hands_over_tokens_and_blocks(tally: Tally) -> None:
     memory = Memory()
     side(memory, tally).save(save())
-    assert memory.stored == [(list(range(8)), PagedKV((5, 6)), "s", "v", "r")]
+    assert memory.stored == [(list(range(8)), PagedKV((5, 6), tokens=8), "s", "v", "r")]
     assert tally.take() == {"stored_tokens": 8, "store_seconds": 0.0}
 
 
