@@ -116,15 +116,16 @@ class Figures:
                 cells = "".join(f"{self._cell(side, length, fraction):>27}" for side in self.sides)
                 yield f"{length:>6} {fraction:>6.0%} {cells}"
 
-    def verdicts(self, alone: str, ours: Sequence[str], peer: str, *, longest: int) -> list[Verdict]:
+    def verdicts(self, alone: str, ours: Sequence[str], peers: Sequence[str], *, longest: int) -> list[Verdict]:
         """The aims."""
         found = []
         for side in ours:
             warm = self.ratios((side, 1.0), (side, 0.0), longest)
             found.append(Verdict(f"{side}: {longest} tokens warm / cold", _median(warm), MOST_OF_COLD))
-            if peer in self.sides:
-                against = self.ratios((side, 1.0), (peer, 1.0), longest)
-                found.append(Verdict(f"{side}: {longest} tokens warm / {peer}", _median(against), MOST_OF_THE_PEER))
+            for peer in peers:
+                if peer in self.sides:
+                    against = self.ratios((side, 1.0), (peer, 1.0), longest)
+                    found.append(Verdict(f"{side}: {longest} tokens warm / {peer}", _median(against), MOST_OF_THE_PEER))
             found.append(Verdict(f"{side}: cold / {alone}", self.overhead(side, alone), MOST_OVERHEAD))
             found.append(Verdict(f"{side}: answers that differ from {alone}", self.differing(side, alone), 0.0))
         return found
