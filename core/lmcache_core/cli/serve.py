@@ -82,7 +82,7 @@ def serve(
 def _allow_files() -> None:
     """Raise the limit of open files as far as the system lets us: each call that a client has under way needs one.
 
-    ZeroMQ ends the process where a client connects and no file can be opened any more.
+    Where no file can be opened any more, new clients wait.
     """
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else hard

@@ -14,6 +14,7 @@ from lmcache_core.access.local import LocalAccess
 from lmcache_core.contracts.control import ThreadReport
 from lmcache_core.contracts.key import KeyNamespace
 from lmcache_core.contracts.layout import KVLayout
+from lmcache_core.errors import ConfigError
 from lmcache_core.memory.arena import Arena
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.metrics.server import ServerCollector, ServerTally
@@ -126,14 +127,14 @@ class ControlServer:
         """
         endpoint = Endpoint(self._address, self._environ)
         self._address = endpoint.address
-        slow_calls = (SlowCalls(_MOST_SLOW_CALLS, endpoint.ring), SlowCalls(_MOST_ERRANDS, endpoint.ring))
+        ring = endpoint.switchboard.ring
+        slow_calls = (SlowCalls(_MOST_SLOW_CALLS, ring), SlowCalls(_MOST_ERRANDS, ring))
         pools = (
             WorkerPool("lmcache-server-slow", _SLOW_WORKERS),
             WorkerPool("lmcache-server-errand", _ERRAND_WORKERS),
         )
         loop = ControlLoop(endpoint, slow_calls, self._tally, self.boot_id)
-        arena_fd = -1 if self._arena is None else self._arena.fd
-        lifeline = Lifeline(endpoint.lifeline, arena_fd=arena_fd, on_end=loop.session_died)
+        lifeline = self._lifeline(endpoint, loop)
         desk = self._furnish(endpoint, lifeline, slow_calls, pools)
         self._parts = _Parts(endpoint, loop, lifeline, desk, slow_calls, pools)
         self._registry.register(self._collector)
@@ -185,6 +186,16 @@ class ControlServer:
         self,
         endpoint: Endpoint,
         lifeline: Lifeline,
+    def _lifeline(self, endpoint: Endpoint, loop: ControlLoop) -> Lifeline:
+        arena_fd = -1 if self._arena is None else self._arena.fd
+        try:
+            return Lifeline(
+                endpoint.lifeline, arena_fd=arena_fd, on_end=loop.session_died, accept=endpoint.spare.accept
+            )
+        except OSError as error:
+            endpoint.close()
+            raise ConfigError(f"server_address: {self._address}: {error.strerror or error}") from error
+
         slow_calls: tuple[SlowCalls, SlowCalls],
         pools: tuple[WorkerPool, WorkerPool],
     ) -> Desk:
@@ -213,7 +224,8 @@ class ControlServer:
 
     def status(self) -> dict[str, Any]:
         """Tell of sessions and calls, as JSON values."""
-        sessions = [] if self._parts is None else self._parts.desk.describe(time.monotonic())
+        parts = self._parts
+        sessions = [] if parts is None else parts.desk.describe(time.monotonic())
         calls = [(outcome, number) for _, outcome, number in self._tally.calls()]
         return {
             "boot_id": self.boot_id,
@@ -223,6 +235,7 @@ class ControlServer:
                 "refused_calls": sum(number for outcome, number in calls if outcome in {"refused", "failed"}),
             },
             "arena": {"leased_bytes": sum(session["leased_bytes"] for session in sessions)},
+            "connections": {} if parts is None else parts.endpoint.switchboard.describe(),
         }
 
     def threads(self) -> Sequence[ThreadReport]:

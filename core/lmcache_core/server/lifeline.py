@@ -53,6 +53,7 @@ class Lifeline:
         listener: Listening; becomes this object's.
         arena_fd: Of the shared memory; -1 for none.
         on_end: Told, on this thread, the number of a session whose client is gone.
+        accept: Lets one client in; raises OSError.
         clock: Monotonic seconds.
     """
 
@@ -62,12 +63,14 @@ class Lifeline:
         *,
         arena_fd: int,
         on_end: Callable[[int], None],
+        accept: Callable[[socket.socket], socket.socket] = lambda listener: listener.accept()[0],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         listener.setblocking(False)  # noqa: FBT003 - the standard library's own switch
         self._listener = listener
         self._arena_fd = arena_fd
         self._on_end = on_end
+        self._accept = accept
         self._clock = clock
         self._tickets: dict[bytes, int] = {}
         self._attached: set[int] = set()
@@ -184,7 +187,7 @@ class Lifeline:
 
     def _welcome(self) -> None:
         try:
-            connection, _ = self._listener.accept()
+            connection = self._accept(self._listener)
         except BlockingIOError:
             return
         except OSError as error:

@@ -8,13 +8,11 @@ import threading
 import time
 from collections.abc import Sequence
 
-import zmq
-
 from lmcache_core.contracts.control import ThreadReport
 from lmcache_core.errors import WireError
 from lmcache_core.metrics.server import ServerTally
 from lmcache_core.server.desk import Desk
-from lmcache_core.server.endpoint import BELL, Endpoint
+from lmcache_core.server.endpoint import Endpoint
 from lmcache_core.server.slow import SlowCalls
 from lmcache_core.threads import ThreadLevel
 from lmcache_core.wire.codec import Encoder, call_of, requests
@@ -24,26 +22,25 @@ log = logging.getLogger(__name__)
 
 _TIDY_GAP_S = 0.5
 _LEAST_LOG_GAP_S = 10.0
-_FRAMES = 2  # who asks, and the message
 
 
 class ControlLoop:
     """Answers until told to end; no message and no fault of a part ends it.
 
     Args:
-        endpoint: The sockets.
+        endpoint: Whose connections are answered.
         slow_calls: Whose work is done elsewhere.
         tally: To count in.
         boot_id: For refusals.
     """
 
     def __init__(self, endpoint: Endpoint, slow_calls: Sequence[SlowCalls], tally: ServerTally, boot_id: str) -> None:
-        self._endpoint = endpoint
+        self._switchboard = endpoint.switchboard
         self._slow_calls = tuple(slow_calls)
         self._tally = tally
         self._boot_id = boot_id
         self._dead: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._say = endpoint.router.send
+        self._say = endpoint.switchboard.say
         self._encode = Encoder().encode
         self._decode = requests().decode
         self._tidy_at_s = 0.0
@@ -83,18 +80,18 @@ class ControlLoop:
     def session_died(self, number: int) -> None:
         """Say that a session's client is gone."""
         self._dead.put(number)
-        self._endpoint.ring()
+        self._switchboard.ring()
 
     def wait_at_rest(self, timeout_s: float) -> bool:
         """Wait until no session holds a lease and no call is under way; False when that takes too long."""
         self._at_rest.clear()
-        self._endpoint.ring()
+        self._switchboard.ring()
         return self._at_rest.wait(timeout_s) if self.is_alive else False
 
     def end(self, timeout_s: float) -> bool:
         """Answer no more, and end every session; False when that takes too long."""
         self._ended = True
-        self._endpoint.ring()
+        self._switchboard.ring()
         if self._thread is not None:
             self._thread.join(timeout_s)
         return not self.is_alive
@@ -116,26 +113,22 @@ class ControlLoop:
 
     def _serve(self, desk: Desk) -> None:
         """Answer until told to end; flat, as each call pays for every step here, with a cold cache."""
-        receive, decode, answer, clock = self._endpoint.router.recv_multipart, self._decode, desk.answer, time.monotonic
+        receive, decode, answer, clock = self._switchboard.receive, self._decode, desk.answer, time.monotonic
         while not self._ended:
-            try:
-                frames = receive()
-            except zmq.Again:
+            heard = receive()
+            if heard is None:
                 self._look_around(desk)
                 continue
             began_s = clock()
-            sender = frames[0]
-            if sender == BELL:
-                self._look_around(desk)
-                continue
+            sender, body, frames = heard
             reply: Message | None
-            if len(frames) == _FRAMES:
+            if frames == 1:
                 try:
-                    reply = answer(decode(frames[1]), sender, began_s)
+                    reply = answer(decode(body), sender, began_s)
                 except WireError as error:
-                    reply = self._malformed(call_of(frames[1]), str(error))
+                    reply = self._malformed(call_of(body), str(error))
             else:
-                reply = self._malformed(0, f"a message has one frame, and {len(frames) - 1} came")
+                reply = self._malformed(0, f"a message has one frame, and {frames} came")
             if reply is not None:
                 self._send(sender, reply)
             if began_s >= self._tidy_at_s:
@@ -153,8 +146,7 @@ class ControlLoop:
             frame = self._encode(
                 Refused(call, RefusalCode.INTERNAL, f"the answer cannot be sent: {error}", self._boot_id)
             )
-        self._say(sender, zmq.SNDMORE)
-        self._say(frame)  # never waits: what a frozen client does not take is dropped
+        self._say(sender, frame)  # never waits: what a frozen client does not take is dropped
 
     def _look_around(self, desk: Desk) -> None:
         self._seen_s = time.monotonic()
@@ -168,6 +160,7 @@ class ControlLoop:
         now_s = time.monotonic()
         if now_s >= self._tidy_at_s:
             self._tidy_at_s = now_s + _TIDY_GAP_S
+            self._switchboard.tidy()
             desk.tidy()
         if not any(map(len, self._slow_calls)) and not any(desk.lease_counts()):
             self._at_rest.set()

@@ -145,7 +145,8 @@ def test_a_file_that_is_not_there_is_2(capsys: pytest.CaptureFixture[str]) -> No
 def test_without_the_extra_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("lmcache_core.app", "lmcache_core.server"))]:
+    parts = tuple(f"lmcache_core.{part}" for part in ("app", "server", "wire"))
+    for name in [name for name in sys.modules if name.startswith(parts)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "zmq", None)
 

@@ -1,0 +1,244 @@
+"""The connections of clients: who says what, and what is said to whom."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import resource
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from lmcache_core.errors import WireError
+from lmcache_core.server.spare import SpareFiles
+from lmcache_core.server.zmtp import WELCOME, Heard, Reader, frame
+from lmcache_core.wire.messages import MOST_MESSAGE_BYTES
+
+log = logging.getLogger(__name__)
+
+_LOOK_AROUND_S = 0.5
+"""Longest that the control thread waits before it looks after sessions."""
+
+_READ_BYTES = 256 << 10
+_MOST_WAITING_BYTES = 2 * MOST_MESSAGE_BYTES
+"""Answers that one client has not taken; those that come then are dropped, as ZeroMQ drops them."""
+
+_GREETING_TIMEOUT_S = 30.0
+"""Longest that a connection may take to get through its greeting; ZeroMQ's own bound."""
+
+_PAUSE_S = 0.1
+"""Rest after the system let nobody in, as it does when files run out."""
+
+_LEAST_LOG_GAP_S = 10.0
+
+
+class _Peer:
+    """One connection."""
+
+    __slots__ = ("came_s", "connection", "name", "reader", "waiting")
+
+    def __init__(self, name: bytes, connection: socket.socket, came_s: float) -> None:
+        self.name = name
+        self.connection = connection
+        self.came_s = came_s
+        self.reader = Reader(name)
+        self.waiting = bytearray()
+
+
+class Switchboard:
+    """Speaks ZeroMQ's protocol as a ROUTER does. For the control thread alone, but for `ring` and `describe`.
+
+    At most half of the files that the process may open are connections here.
+
+    Args:
+        listener: Listening; becomes this object's.
+        spare: Lets clients in.
+        clock: Monotonic seconds.
+
+    Raises:
+        OSError: The process may open no more files.
+    """
+
+    def __init__(
+        self, listener: socket.socket, spare: SpareFiles, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._listener = listener
+        self._spare = spare
+        self._clock = clock
+        self._came: deque[Heard | None] = deque()
+        self._by_fd: dict[int, _Peer] = {}
+        self._by_name: dict[bytes, _Peer] = {}
+        self._last_name = 0
+        self._paused_until_s = 0.0
+        self._log_after_s = 0.0
+        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._bell_lock = threading.Lock()
+        self._epoll = select.epoll()
+        try:
+            self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        except OSError:
+            self._epoll.close()
+            raise
+        listener.setblocking(False)  # noqa: FBT003 - the standard library's own switch
+        self._epoll.register(self._bell, select.EPOLLIN)
+        self._epoll.register(listener, select.EPOLLIN)
+
+    # -- any thread -------------------------------------------------------------------
+
+    def ring(self) -> None:
+        """Make the control thread look around."""
+        with self._bell_lock, contextlib.suppress(BlockingIOError):  # enough rings wait already
+            if self._bell >= 0:
+                os.eventfd_write(self._bell, 1)
+
+    def describe(self) -> dict[str, Any]:
+        """Tell how it fares, as JSON values."""
+        return {"open": len(self._by_fd), **self._spare.describe()}
+
+    # -- the control thread -----------------------------------------------------------
+
+    def receive(self) -> Heard | None:
+        """Wait for the next message; None when it is time to look around, at the latest after half a second."""
+        came = self._came
+        if not came:
+            for descriptor, events in self._epoll.poll(_LOOK_AROUND_S):
+                peer = self._by_fd.get(descriptor)
+                if peer is not None:
+                    self._attend(peer, events)
+                elif descriptor == self._bell:
+                    os.eventfd_read(self._bell)
+                    came.append(None)
+                elif descriptor == self._listener.fileno():
+                    self._welcome()
+        return came.popleft() if came else None
+
+    def say(self, to: bytes, body: bytes) -> None:
+        """Send a message; never waits: what a frozen client does not take is dropped."""
+        peer = self._by_name.get(to)
+        if peer is not None:
+            self._send(peer, frame(body))
+
+    def tidy(self) -> None:
+        """End connections that never got through their greeting, and let clients in again where that had to rest."""
+        now_s = self._clock()
+        self._spare.refill()
+        if self._paused_until_s and now_s >= self._paused_until_s:
+            self._paused_until_s = 0.0
+            self._epoll.register(self._listener, select.EPOLLIN)
+        for peer in list(self._by_fd.values()):
+            if not peer.reader.is_ready and now_s - peer.came_s > _GREETING_TIMEOUT_S:
+                self._drop(peer)
+
+    def close(self, linger_s: float) -> None:
+        """Send what waits to be sent for a moment, and let go of everything. Once the control thread has ended."""
+        end_s = time.monotonic() + linger_s
+        for peer in list(self._by_fd.values()):
+            left_s = end_s - time.monotonic()
+            if peer.waiting and left_s > 0:
+                peer.connection.settimeout(left_s)
+                with contextlib.suppress(OSError):  # it is gone, or frozen
+                    peer.connection.sendall(peer.waiting)
+            self._drop(peer)
+        with self._bell_lock:
+            os.close(self._bell)
+            self._bell = -1
+        self._epoll.close()
+        self._listener.close()
+
+    # -- inside -----------------------------------------------------------------------
+
+    def _welcome(self) -> None:
+        try:
+            connection = self._spare.accept(self._listener)
+        except (BlockingIOError, ConnectionError):
+            return  # whoever it was has gone again
+        except OSError:
+            self._epoll.unregister(self._listener)
+            self._paused_until_s = self._clock() + _PAUSE_S
+            return
+        soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY and 2 * len(self._by_fd) >= soft:
+            connection.close()
+            self._warn(
+                f"a client is turned away: {len(self._by_fd)} connections are half of the files that may be open"
+            )
+            return
+        connection.setblocking(False)  # noqa: FBT003 - the standard library's own switch
+        if connection.family == socket.AF_INET:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._last_name += 1
+        peer = _Peer(b"%d" % self._last_name, connection, self._clock())
+        self._by_fd[connection.fileno()] = self._by_name[peer.name] = peer
+        self._epoll.register(connection, select.EPOLLIN)
+        self._send(peer, WELCOME)
+
+    def _attend(self, peer: _Peer, events: int) -> None:
+        if events & select.EPOLLOUT and peer.waiting:
+            self._send_waiting(peer)
+        if events & ~select.EPOLLOUT:
+            self._hear(peer)
+
+    def _hear(self, peer: _Peer) -> None:
+        try:
+            size = peer.connection.recv_into(self._buffer)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError):  # it has been closed by an event of the same round
+            size = 0
+        if not size:
+            self._drop(peer)
+            return
+        answers: list[bytes] = []
+        try:
+            self._came += peer.reader.take(bytes(self._buffer[:size]), answers)
+        except WireError as error:
+            self._warn(f"a connection is ended: {error}")
+            self._drop(peer)
+            return
+        for answer in answers:
+            self._send(peer, answer)
+
+    def _send(self, peer: _Peer, raw: bytes) -> None:
+        if peer.waiting:
+            if len(peer.waiting) < _MOST_WAITING_BYTES:
+                peer.waiting += raw
+            return
+        try:
+            sent = peer.connection.send(raw, socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._drop(peer)
+            return
+        if sent < len(raw):
+            peer.waiting += raw[sent:]
+            self._epoll.modify(peer.connection, select.EPOLLIN | select.EPOLLOUT)
+
+    def _send_waiting(self, peer: _Peer) -> None:
+        try:
+            sent = peer.connection.send(peer.waiting, socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._drop(peer)
+            return
+        del peer.waiting[:sent]
+        if not peer.waiting:
+            self._epoll.modify(peer.connection, select.EPOLLIN)
+
+    def _drop(self, peer: _Peer) -> None:
+        if self._by_name.pop(peer.name, None) is not None:
+            del self._by_fd[peer.connection.fileno()]
+            self._epoll.unregister(peer.connection)
+            peer.connection.close()
+
+    def _warn(self, sentence: str) -> None:
+        now_s = self._clock()
+        if now_s >= self._log_after_s:
+            self._log_after_s = now_s + _LEAST_LOG_GAP_S
+            log.warning("%s (at most one such line in 10 s)", sentence)

@@ -1,0 +1,167 @@
+"""Connections that are slow, frozen or strange."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+from tests.core.server.talker import PATIENCE_S
+
+from lmcache_core.server.spare import SpareFiles
+from lmcache_core.server.switchboard import Switchboard
+from lmcache_core.server.zmtp import WELCOME, Heard, frame
+from lmcache_core.wire.messages import MOST_MESSAGE_BYTES
+
+READY = frame(b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER", 4)
+
+
+class Clock:
+    """Goes on when told."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def board(folder: Path, clock: Clock) -> Iterator[Switchboard]:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / "s"))
+    listener.listen()
+    spare = SpareFiles("here", clock)
+    board = Switchboard(listener, spare, clock=clock)
+    yield board
+    board.close(0.0)
+    spare.close()
+
+
+@pytest.fixture
+def come(folder: Path, board: Switchboard) -> Iterator[Callable[[], socket.socket]]:
+    """Connect a client that says nothing yet."""
+    made: list[socket.socket] = []
+
+    def connect() -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(PATIENCE_S)
+        client.connect(str(folder / "s"))
+        made.append(client)
+        assert board.receive() is None
+        assert client.recv(256) == WELCOME
+        return client
+
+    yield connect
+    for client in made:
+        client.close()
+
+
+def hear(board: Switchboard) -> Heard:
+    for _ in range(1000):
+        heard = board.receive()
+        if heard is not None:
+            return heard
+    raise AssertionError("nothing was heard")
+
+
+def enter(board: Switchboard, client: socket.socket) -> bytes:
+    """Get through the greeting; give the client's name."""
+    client.sendall(WELCOME[:64] + READY + frame(b"hello"))
+    heard = hear(board)
+    assert heard.body == b"hello"
+    return heard.sender
+
+
+def test_a_frozen_client_neither_delays_nor_costs_without_end(
+    board: Switchboard, come: Callable[[], socket.socket]
+) -> None:
+    client = come()
+    name = enter(board, client)
+    answer = bytes(MOST_MESSAGE_BYTES)
+    for _ in range(20):
+        board.say(name, answer)
+
+    client.sendall(frame(b"thawed"))
+    size = 0
+    while size < 2 * len(frame(answer)):  # whole messages, one behind the other
+        part = client.recv(1 << 20)
+        size += len(part)
+        board.receive()
+    assert board.describe()["open"] == 1
+    waiting = board._by_name[name].waiting
+    assert len(waiting) <= 3 * len(answer)
+
+
+def test_what_a_frozen_client_missed_is_whole_messages(
+    folder: Path, board: Switchboard, context: zmq.Context[Any]
+) -> None:
+    dealer = context.socket(zmq.DEALER)
+    dealer.linger, dealer.rcvtimeo, dealer.rcvhwm = 0, int(PATIENCE_S * 1000), 1
+    with dealer:
+        dealer.connect(f"ipc://{folder}/s")
+        dealer.send(b"hello")
+        name = hear(board).sender
+        for number in range(64):
+            board.say(name, bytes([number]) * (1 << 20))
+        sizes = []
+        for _ in range(8):
+            while not dealer.poll(0):
+                board.receive()
+            got = dealer.recv()
+            assert got == got[:1] * (1 << 20)
+            sizes.append(got[0])
+
+    assert sizes == list(range(8))
+
+
+def test_an_answer_to_one_that_has_gone_is_dropped(board: Switchboard, come: Callable[[], socket.socket]) -> None:
+    client = come()
+    name = enter(board, client)
+    client.close()
+    board.receive()
+
+    board.say(name, b"too late")
+    assert board.describe()["open"] == 0
+
+
+def test_a_stranger_is_shown_the_door(
+    board: Switchboard, come: Callable[[], socket.socket], caplog: pytest.LogCaptureFixture
+) -> None:
+    client = come()
+    client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    board.receive()
+
+    assert client.recv(1) == b""
+    assert caplog.messages == [
+        "a connection is ended: what came is no greeting of ZeroMQ (at most one such line in 10 s)"
+    ]
+
+
+def test_one_that_never_greets_is_let_go(board: Switchboard, come: Callable[[], socket.socket], clock: Clock) -> None:
+    silent, greeted = come(), come()
+    enter(board, greeted)
+    clock.now_s += 31
+    board.tidy()
+
+    assert silent.recv(1) == b""
+    assert board.describe()["open"] == 1
+
+
+def test_a_ring_is_heard_beside_messages(board: Switchboard, come: Callable[[], socket.socket]) -> None:
+    client = come()
+    enter(board, client)
+    board.ring()
+    client.sendall(frame(b"a"))
+    heard = [board.receive(), board.receive()]
+
+    assert None in heard
+    assert [one.body for one in heard if one is not None] == [b"a"]
