@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from lmcache_core.hosting import open_tiers as open_tiers
     from lmcache_core.loading import Loaded as Loaded
     from lmcache_core.loading import load as load
+    from lmcache_core.loading import read_mode as read_mode
+    from lmcache_core.registry.plugin_set import PluginSet as PluginSet
     from lmcache_core.storage.guard import GuardedTier as GuardedTier
     from lmcache_core.telemetry.histogram import Histogram as Histogram
     from lmcache_core.telemetry.messages import CacheLifespanMessage as CacheLifespanMessage
@@ -147,6 +149,7 @@ _HOME = {
     "ModelUsageMessage": "telemetry.messages",
     "OverrideError": "errors",
     "PluginError": "errors",
+    "PluginSet": "registry.plugin_set",
     "PluginSettings": "contracts.settings",
     "PluginUnavailableError": "errors",
     "ReusePatternMessage": "telemetry.messages",
@@ -170,6 +173,7 @@ _HOME = {
     "GuardedTier": "storage.guard",
     "Loaded": "loading",
     "load": "loading",
+    "read_mode": "loading",
     "open_checks": "hosting",
     "open_tiers": "hosting",
     "WorkerPool": "workers",

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from lmcache_core.config.model import TableOwner
 from lmcache_core.config.sources import Sources, read_sources
@@ -52,6 +53,30 @@ def load(
         load_timeout_s=table.load_timeout_secs,
     )
     return Loaded(registry, complete(sources, registry))
+
+
+def read_mode(
+    config_file: str | Path | None = None,
+    *,
+    overrides: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Literal["in_process", "server"]:
+    """Read where the configuration wants the cache, without loading a plugin or building anything.
+
+    Args:
+        config_file: Else ``LMCACHE_CONFIG_FILE``, else ``./lmcache.toml`` where there is one.
+        overrides: Keys that win over every other source.
+        environ: Instead of the process's own.
+
+    Raises:
+        ConfigError: The file cannot be read, or ``mode`` is wrong. Other faults are for `load` to name.
+    """
+    sources = read_sources(
+        config_file=None if config_file is None else Path(config_file),
+        environ=os.environ if environ is None else environ,
+        overrides=overrides,
+    )
+    return sources.mode()
 
 
 def complete(sources: Sources, registry: PluginRegistry) -> Configuration:

@@ -61,6 +61,7 @@ def connect(
         world_size=world_size,
         ranks=(rank,) if ranks is None else tuple(ranks),
         block_tokens=block_tokens,
+        plugins=loaded.registry.in_force(),
     )
     role = "worker" if ranks is None else "scheduler"
     return CacheClient(

@@ -57,6 +57,7 @@ def listen(manager: CacheManager, address: str) -> ControlServer:
         is_healthy=manager.is_healthy,
         reason=lambda: manager.health.report().reason,
         status=status,
+        plugins=manager.registry.in_force(),
         metrics=manager.metrics,
         timeout_s=manager.config.values.blocking_timeout_secs,
     )

@@ -79,6 +79,7 @@ class CacheServer:
             is_healthy=self._is_healthy,
             reason=self._reason,
             status=self.status,
+            plugins=self.registry.in_force(),
             metrics=self.host.metrics,
             timeout_s=values.blocking_timeout_secs,
         )

@@ -27,10 +27,11 @@ def describe_host(host: CacheHost) -> dict[str, Any]:
     """
     report = host.health.report()
     usage = host.local_usage()
-    fronts = host.fronts
+    fronts, plugins = host.fronts, host.registry.in_force()
     return {
         "instance_id": host.labels["instance_id"],
         "health": _health(report),
+        "plugins": {"digest": plugins.digest, "in_force": [list(entry) for entry in plugins.entries]},
         "plugins_failed": dict(report.plugins_failed),
         "arena": {
             "capacity_bytes": usage.capacity_bytes,

@@ -41,6 +41,10 @@ class CacheClient(CacheEngine):
     Safe from several threads, and in a forked child, which opens a session of its own.
     A context manager.
 
+    Attributes:
+        metrics: Prometheus families, `metrics.registry`.
+        plugins: Those in force in this process.
+
     Args:
         address: Of the server.
         wish: The engine's model and shape.
@@ -63,6 +67,7 @@ class CacheClient(CacheEngine):
         threads: PeriodicThreadRegistry | None = None,
     ) -> None:
         self.metrics = metrics
+        self.plugins = wish.plugins
         self._remote = RemoteAccess(
             address,
             wish,

@@ -17,6 +17,7 @@ from lmcache_core.client.session import Session
 from lmcache_core.client.shared_arena import SharedArena
 from lmcache_core.client.sockets import SocketPool
 from lmcache_core.client.wish import Wish
+from lmcache_core.registry.plugin_set import PluginSet
 from lmcache_core.version import __version__
 from lmcache_core.wire.address import ServerAddress
 from lmcache_core.wire.messages import (
@@ -52,6 +53,7 @@ class Greeter:
         self._name = name
         self._next_call = next_call
         self._format: ChunkFormat | None = None
+        self._difference = ""
 
     def open(self, knock: Knock, deadline: float) -> Session:
         """Open a session. Raises a `ServerCallError`; then nothing is left over.
@@ -91,7 +93,8 @@ class Greeter:
 
     def _say_hello(self, pool: SocketPool, deadline: float) -> Welcome:
         call = self._next_call()
-        hello = Hello(call, PRODUCT, __version__, OLDEST_PROTOCOL, PROTOCOL, (), self._name, os.getpid())
+        own = self._wish.plugins
+        hello = Hello(call, PRODUCT, __version__, OLDEST_PROTOCOL, PROTOCOL, (), self._name, os.getpid(), own.entries)
         answer = pool.call(hello, call, deadline)
         if not isinstance(answer, Welcome):
             raise unexpected(answer)
@@ -102,7 +105,23 @@ class Greeter:
                 f"{__version__} speaks {OLDEST_PROTOCOL} to {PROTOCOL}",
                 answer.boot_id,
             )
+        self._compare_plugins(PluginSet(answer.plugins))
         return answer
+
+    def _compare_plugins(self, theirs: PluginSet) -> None:
+        """Warn of a server whose plugins are others, once for each difference: stores and checks are the server's."""
+        own = self._wish.plugins
+        difference = own.difference(theirs, here="here", there="in the server")
+        if difference and difference != self._difference:
+            log.warning(
+                "the cache server at %s has other plugins (%s) than this process (%s): %s; "
+                "install the same packages for both",
+                self._address,
+                theirs.digest,
+                own.digest,
+                difference,
+            )
+        self._difference = difference
 
     def _register(self, pool: SocketPool, welcome: Welcome, deadline: float) -> tuple[Registered, ChunkFormat]:
         call = self._next_call()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lmcache_core.access.format import ChunkFormat
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.contracts.key import KeyNamespace
 from lmcache_core.contracts.layout import KVLayout
+from lmcache_core.registry.plugin_set import PluginSet
 from lmcache_core.wire.messages import Layout, Register
 
 
@@ -24,6 +25,7 @@ class Wish:
         ranks: Whose chunks are meant: the engine's own, or all for a scheduler that looks up for them.
         block_tokens: Tokens in one block of the engine; chunks are whole blocks.
         windows: Tokens that each KV group attends to, 0 for all; empty for a plain model.
+        plugins: Those in force in this process.
     """
 
     layout: KVLayout
@@ -33,6 +35,7 @@ class Wish:
     ranks: Sequence[int] = (0,)
     block_tokens: int = 1
     windows: Sequence[int] = ()
+    plugins: PluginSet = field(default_factory=PluginSet)
 
     def message(self, call: int, session: int) -> Register:
         """Say it to a server."""

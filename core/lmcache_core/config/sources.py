@@ -6,17 +6,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from lmcache_core.config.document import read_document
 from lmcache_core.config.environment import CONFIG_FILE
 from lmcache_core.config.judge import judge
-from lmcache_core.config.model import PluginsTable
+from lmcache_core.config.model import CoreConfig, PluginsTable
 from lmcache_core.config.origin import KeyPath, Layer, Tree, overlay
 from lmcache_core.errors import ConfigError
 
 DEFAULT_FILE: Final = "lmcache.toml"
 _PLUGINS: Final = "plugins"
+_MODE: Final = "mode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,21 @@ class Sources:
         Raises:
             ConfigError: The table is wrong. Whatever else can be judged without plugins is named too.
         """
+        return self._values(_PLUGINS).plugins
+
+    def mode(self) -> Literal["in_process", "server"]:
+        """Give ``mode``, which decides what is built at all.
+
+        Raises:
+            ConfigError: It is wrong. Whatever else can be judged without plugins is named too.
+        """
+        return self._values(_MODE).mode
+
+    def _values(self, key: str) -> CoreConfig:
         verdict = judge(document=self.document, overrides=self.overrides, environ=self.environ, owners=(), known=None)
-        if any(problem.path[:1] == (_PLUGINS,) for problem in verdict.problems):
+        if any(problem.path[:1] == (key,) for problem in verdict.problems):
             raise ConfigError(*map(str, verdict.problems))
-        return verdict.values.plugins
+        return verdict.values
 
 
 def read_sources(

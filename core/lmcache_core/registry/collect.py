@@ -21,6 +21,7 @@ from lmcache_core.registry import conform
 from lmcache_core.registry.discover import Found
 from lmcache_core.registry.hooks import describe, discard
 from lmcache_core.registry.loaded import LoadedPlugin
+from lmcache_core.registry.plugin_set import PluginSet
 from lmcache_core.registry.record import Declared, PluginRecord, PluginState
 from lmcache_core.registry.watched import OverdueError, WatchedCall
 
@@ -52,6 +53,10 @@ class PluginRegistry:
         self._loaded = tuple(loaded)
         self._hook_timeout_s = hook_timeout_s
         self._late: dict[str, str] = {}
+
+    def in_force(self) -> PluginSet:
+        """Names and versions of those in force, to be compared with another process's."""
+        return PluginSet.of(self.plugins)
 
     def tables(self) -> list[Declared[type[PluginSettings]]]:
         """Models of the tables that plugins own."""

@@ -18,6 +18,7 @@ from lmcache_core.errors import ConfigError
 from lmcache_core.memory.arena import Arena
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.metrics.server import ServerCollector, ServerTally
+from lmcache_core.registry.plugin_set import PluginSet
 from lmcache_core.server.blocks import BlockCalls
 from lmcache_core.server.desk import Desk, Holdings
 from lmcache_core.server.endpoint import Endpoint
@@ -69,6 +70,7 @@ class ControlServer:
         status: The whole status, as JSON values; called on another thread.
         metrics: Where the server's families go while the address is claimed.
         timeout_s: Longest that any call may take.
+        plugins: Those in force in this process.
         environ: Says where the runtime directory is.
 
     Attributes:
@@ -87,6 +89,7 @@ class ControlServer:
         status: Callable[[], Mapping[str, Any]],
         metrics: CacheMetrics,
         timeout_s: float,
+        plugins: PluginSet = PluginSet(),  # noqa: B008 - immutable
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.boot_id = uuid.uuid4().hex
@@ -94,6 +97,7 @@ class ControlServer:
         self._arena = arena
         self._book = RegistrationBook(open_format, on_registered)
         self._status = status
+        self._plugins = plugins
         self._registry = metrics.registry
         self._environ = environ
         self._tally = ServerTally()
@@ -212,6 +216,7 @@ class ControlServer:
             lifeline=endpoint.lifeline_path,
             arena_bytes=0 if self._arena is None else self._arena.capacity_bytes,
             status=self._status,
+            plugins=self._plugins,
         )
         greetings = GreetingCalls(holdings, self._gate, desk=desk, place=place, errands=slow_calls[1], pool=pools[1])
         desk.serve_anyone(greetings.open_handlers())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from lmcache_core.metrics.server import CallTally, ServerTally
+from lmcache_core.registry.plugin_set import PluginSet
 from lmcache_core.server.promises import PromiseLedger
 from lmcache_core.server.refusal import RefusedCallError
 from lmcache_core.server.registration import RegistrationBook
@@ -173,6 +174,7 @@ class Desk:
             pid=hello.pid,
             opened_s=now_s,
             seen_s=now_s,
+            plugins=PluginSet(hello.plugins).digest,
         )
         self.sessions[session.number] = session
         log.info("session %d: %r, pid %d, has come", session.ordinal, session.name, session.pid)

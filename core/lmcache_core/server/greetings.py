@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lmcache_core.registry.plugin_set import PluginSet
 from lmcache_core.server.desk import Desk, Handler, Holdings
 from lmcache_core.server.gate import Gate
 from lmcache_core.server.refusal import RefusedCallError
@@ -43,11 +44,13 @@ class Place:
         lifeline: Path of the Unix socket.
         arena_bytes: 0 where there is no shared memory.
         status: Gives the whole status.
+        plugins: Those in force in the server.
     """
 
     lifeline: str
     arena_bytes: int
     status: Callable[[], Mapping[str, Any]]
+    plugins: PluginSet
 
 
 class GreetingCalls:
@@ -97,6 +100,7 @@ class GreetingCalls:
             ticket=self._holdings.watcher.expect(session.number),
             lifeline=self._place.lifeline,
             arena_bytes=self._place.arena_bytes,
+            plugins=self._place.plugins.entries,
         )
 
     def _register(self, session: Session, message: Register, _sender: bytes) -> Message:

@@ -73,6 +73,7 @@ class Session:
         pid: As it says; its own view, where it runs in a container.
         opened_s: Monotonic seconds.
         seen_s: When its last message came.
+        plugins: Digest of those in force in the client; ``""`` where it did not say.
         messages: So many of them since it was opened.
         registrations: By number.
         fillings: By lease.
@@ -85,6 +86,7 @@ class Session:
     pid: int
     opened_s: float
     seen_s: float
+    plugins: str = ""
     messages: int = 0
     registrations: dict[int, Registration] = field(default_factory=dict)
     fillings: dict[int, Filling] = field(default_factory=dict)
@@ -132,6 +134,7 @@ class Session:
             "session": self.ordinal,
             "name": self.name,
             "pid": self.pid,
+            "plugins": self.plugins,
             "age_s": now_s - self.opened_s,
             "idle_s": now_s - self.seen_s,
             "messages": self.messages,

@@ -39,7 +39,10 @@ class Message(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=True):
 
 
 class Hello(Message, frozen=True):
-    """Open a session. Protocol versions are an inclusive range; `features` are wishes."""
+    """Open a session. Protocol versions are an inclusive range; `features` are wishes.
+
+    ``plugins`` are those in force in the client: name, distribution, version.
+    """
 
     call: int
     product: str
@@ -49,6 +52,7 @@ class Hello(Message, frozen=True):
     features: tuple[str, ...]
     name: str
     pid: int
+    plugins: tuple[tuple[str, str, str], ...] = ()
 
 
 class Layout(Message, frozen=True):
@@ -194,7 +198,10 @@ class Bye(Message, frozen=True):
 
 
 class Welcome(Message, frozen=True):
-    """A session is open. ``lifeline`` is the path of the Unix socket that hands out the arena; ``""`` for none."""
+    """A session is open. ``lifeline`` is the path of the Unix socket that hands out the arena; ``""`` for none.
+
+    ``plugins`` are those in force in the server.
+    """
 
     call: int
     protocol: int
@@ -205,6 +212,7 @@ class Welcome(Message, frozen=True):
     ticket: bytes
     lifeline: str
     arena_bytes: int
+    plugins: tuple[tuple[str, str, str], ...] = ()
 
 
 class Registered(Message, frozen=True):

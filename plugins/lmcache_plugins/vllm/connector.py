@@ -329,6 +329,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
             world_size=rank.world_size,
             block_tokens=facts.block_tokens,
             address=self._cache.address,
+            plugins=self._cache.plugins,
         )
         place = "in this process" if self._cache.address else "in a server"
         log.info("lmcache-core: the cache is %s, the kv format is %s", place, facts.layout.format)

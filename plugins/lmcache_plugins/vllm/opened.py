@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lmcache_core import CacheClient, CacheManager, LayoutError, connect, listen
+from lmcache_core import CacheClient, CacheManager, ConfigError, LayoutError, PluginSet, connect, listen, read_mode
 from lmcache_plugins.vllm.facts import CacheFacts, RankFacts
 from lmcache_plugins.vllm.lookups import Lookups, RankLookups
 from lmcache_plugins.vllm.options import ConnectorOptions
@@ -26,12 +26,14 @@ class OpenedCache:
         manager: Its owner, where the cache is in this process; None where a server has it.
         address: Where its lookups are answered; ``""`` where a server does.
         close: Lets go of it.
+        plugins: Those in force in this process.
     """
 
     chunks: Chunks
     manager: CacheManager | None
     address: str
     close: Callable[[], None]
+    plugins: PluginSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,11 @@ def open_cache(
         "block_tokens": cache.block_tokens,
         "adapter": make_adapter,
     }
-    manager = None if options.mode == "server" else CacheManager.from_config(options.config_file, **same)
-    if manager is None or (not options.mode and manager.config.values.mode == "server"):
+    mode = options.mode or read_mode(options.config_file, overrides=options.overrides)
+    if mode == "server":
         client = connect(options.config_file, **same)
-        return OpenedCache(client, None, "", client.close)
-    return _open_here(manager, rank.rank)
+        return OpenedCache(client, None, "", client.close, client.plugins)
+    return _open_here(CacheManager.from_config(options.config_file, **same), rank.rank)
 
 
 def _open_here(manager: CacheManager, rank: int) -> OpenedCache:
@@ -82,20 +84,24 @@ def _open_here(manager: CacheManager, rank: int) -> OpenedCache:
         manager.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
-    return OpenedCache(manager.engine, manager, address, close)
+    return OpenedCache(manager.engine, manager, address, close, manager.registry.in_force())
 
 
 def open_lookups(options: ConnectorOptions, cards: Sequence[WorkerCard]) -> OpenedLookups:
     """Open the scheduler's way to the caches of these workers, at least one, whose cards have no reason.
 
     Raises:
-        LMCacheError: The configuration or a required plugin; says which.
+        ConfigError: The configuration is wrong, or the caches are the workers' and their plugins are not the same.
+        PluginError: A required plugin did not load.
         LayoutError: The workers' layouts differ, so that no one lookup can stand for all.
     """
     first = cards[0]
     layout = first.layout
     if layout is None or any(card.layout != layout for card in cards):
         raise LayoutError("vllm: the workers' kv layouts differ, as with a pipeline of unequal stages")
+    if first.address:
+        for card in cards[1:]:
+            _check_plugins(first.plugins, f"with rank {first.rank}", card)
     same: dict[str, Any] = {
         "overrides": dict(options.overrides),
         "layout": layout,
@@ -115,7 +121,20 @@ def open_lookups(options: ConnectorOptions, cards: Sequence[WorkerCard]) -> Open
         for client in clients:
             client.close()
 
+    try:
+        _check_plugins(clients[0].plugins, "in the scheduler's process", first)
+    except ConfigError:
+        close()
+        raise
     return OpenedLookups(_lookups_of(clients), close)
+
+
+def _check_plugins(plugins: PluginSet, where: str, card: WorkerCard) -> None:
+    difference = plugins.difference(card.plugins, here=where, there=f"with rank {card.rank}")
+    if difference:
+        raise ConfigError(
+            f"vllm: the processes have not the same plugins: {difference}; install the same packages for all"
+        )
 
 
 def _lookups_of(clients: Sequence[CacheClient]) -> Lookups:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lmcache_core import KVLayout
+from lmcache_core import KVLayout, PluginSet
 
 Tokens: TypeAlias = "npt.NDArray[np.int64]"
 
@@ -118,6 +118,7 @@ class WorkerCard:
         block_tokens: vLLM's block size.
         address: Where lookups in its own cache are answered; ``""`` where a server has the cache.
         reason: Why it serves nothing; ``""`` where it does.
+        plugins: Of lmcache-core, those in force in the worker; empty where it did not say.
     """
 
     layout: KVLayout | None
@@ -128,3 +129,4 @@ class WorkerCard:
     block_tokens: int = 1
     address: str = ""
     reason: str = ""
+    plugins: PluginSet = field(default_factory=PluginSet)
