@@ -181,8 +181,8 @@ class CacheServer:
             world_size=wish.world_size,
             ranks=wish.ranks,
             chunk_tokens=nearest_chunk_tokens(self._values.chunk_size, wish.block_tokens),
-        )
             save_unfull_chunk=self._values.save_unfull_chunk,
+        )
         capacity_bytes = self.host.storage.local.arena.capacity_bytes
         frame_bytes = chunk_format.codec.frame_bytes
         if frame_bytes > capacity_bytes:

@@ -71,10 +71,10 @@ class Wish:
                 chunk_tokens, rank, salt_hash, variant_hash
             ),
             ranks=tuple(self.ranks),
+            save_unfull_chunk=save_unfull_chunk,
         )
 
     def _namespace(self, chunk_tokens: int, rank: int, salt_hash: str, variant_hash: str) -> KeyNamespace:
-            save_unfull_chunk=save_unfull_chunk,
         return KeyNamespace(
             model_name=self.model_name,
             world_size=self.world_size,

@@ -186,10 +186,6 @@ class ControlServer:
         self._parts = None  # until here the drain asks it which clients are alive
         return at_rest and ended
 
-    def _furnish(
-        self,
-        endpoint: Endpoint,
-        lifeline: Lifeline,
     def _lifeline(self, endpoint: Endpoint, loop: ControlLoop) -> Lifeline:
         arena_fd = -1 if self._arena is None else self._arena.fd
         try:
@@ -200,6 +196,10 @@ class ControlServer:
             endpoint.close()
             raise ConfigError(f"server_address: {self._address}: {error.strerror or error}") from error
 
+    def _furnish(
+        self,
+        endpoint: Endpoint,
+        lifeline: Lifeline,
         slow_calls: tuple[SlowCalls, SlowCalls],
         pools: tuple[WorkerPool, WorkerPool],
     ) -> Desk:
@@ -235,12 +235,12 @@ class ControlServer:
         return {
             "boot_id": self.boot_id,
             "sessions": sessions,
+            "connections": {} if parts is None else parts.endpoint.switchboard.describe(),
             "counters": {
                 "calls": sum(number for _, number in calls),
                 "refused_calls": sum(number for outcome, number in calls if outcome in {"refused", "failed"}),
             },
             "arena": {"leased_bytes": sum(session["leased_bytes"] for session in sessions)},
-            "connections": {} if parts is None else parts.endpoint.switchboard.describe(),
         }
 
     def threads(self) -> Sequence[ThreadReport]:

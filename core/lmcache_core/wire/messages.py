@@ -95,11 +95,11 @@ class Lookup(Message, frozen=True):
     requested_tokens: int
     prefetch: bool
     timeout_s: float
+    rest_tokens: int = 0
 
 
 class Forsake(Message, frozen=True):
     """Nobody waits for this lookup any more: drop what it promised or will promise. One-way."""
-    rest_tokens: int = 0
 
     session: int
     lookup_call: int
@@ -127,11 +127,11 @@ class Reserve(Message, frozen=True):
     variant_hash: str
     request_id: str
     digests: bytes
+    rest_tokens: int = 0
 
 
 class Commit(Message, frozen=True):
     """The blocks of a reservation are filled; keep them."""
-    rest_tokens: int = 0
 
     call: int
     session: int
@@ -157,11 +157,11 @@ class Retrieve(Message, frozen=True):
     digests: bytes
     skip_chunks: int
     timeout_s: float
+    rest_tokens: int = 0
 
 
 class Return(Message, frozen=True):
     """Give lent blocks back; so many of them were used. One-way."""
-    rest_tokens: int = 0
 
     session: int
     lease: int
@@ -222,6 +222,7 @@ class Registered(Message, frozen=True):
     registration: int
     chunk_tokens: int
     frame_bytes: int
+    save_unfull_chunk: bool = False
 
 
 class Found(Message, frozen=True):
@@ -230,7 +231,6 @@ class Found(Message, frozen=True):
     call: int
     chunks: int
     l1_chunks: int
-    save_unfull_chunk: bool = False
 
 
 class Reserved(Message, frozen=True):
