@@ -27,9 +27,10 @@ from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.breaker import BreakerTerms
-from lmcache_core.storage.guard import GuardedTier, TierSetup
+from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.manager import StorageManager
+from lmcache_core.storage.tier_setup import TierSetup
 from lmcache_core.workers import WorkerPool
 
 CHUNK_TOKENS = 4
@@ -129,6 +130,7 @@ class Rig:
     layout: KVLayout = LAYOUT
     write_behind_chunks: int = 64
     shared: bool = False
+    save_unfull_chunk: bool = False
     breaker: BreakerTerms = field(default_factory=BreakerTerms)
 
     def __post_init__(self) -> None:
@@ -174,7 +176,13 @@ class Rig:
             lease_ttl_s=self.lease_ttl_s,
             clock=self.clock,
         )
-        self.format = ChunkFormat(self.codec, chunk_tokens=CHUNK_TOKENS, namespace=self.namespace, ranks=(0,))
+        self.format = ChunkFormat(
+            self.codec,
+            chunk_tokens=CHUNK_TOKENS,
+            namespace=self.namespace,
+            ranks=(0,),
+            save_unfull_chunk=self.save_unfull_chunk,
+        )
         self.loaders = WorkerPool("test-prefetch", 4)
         self.access = LocalAccess(
             self.storage,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.cache_stage import CHUNK_TOKENS, InProcess, MakeStage, OverTheWire, Stage
 from tests.core.cache_contract import KVCacheContract
+from tests.core.rest_contract import RestContract
 from tests.redis_server import RedisServer
 
 
@@ -76,13 +77,13 @@ def make_stage(request: pytest.FixtureRequest, store: Store) -> Iterator[MakeSta
         yield lambda **overrides: stack.enter_context(closing(make(request, store, overrides)))
 
 
-class TestCacheEngine(KVCacheContract):
+class TestCacheEngine(KVCacheContract, RestContract):
     """In this process."""
 
     kind = InProcess
 
 
-class TestCacheClient(KVCacheContract):
+class TestCacheClient(KVCacheContract, RestContract):
     """In a server's."""
 
     kind = OverTheWire

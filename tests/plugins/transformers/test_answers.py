@@ -184,3 +184,46 @@ def test_bfloat16_prefixes_go_through_the_cache(model: Any) -> None:
     assert all(torch.equal(answer, small.generate(prompt(22), **options)) for answer in answers)
     assert cached.last == Served(20, 0)
     rig.close()
+
+
+@pytest.fixture
+def whole(each_model: Any) -> Iterator[CachedGeneration]:
+    """A cache that keeps the rest of a prompt."""
+    rig = Rig(layout=CachedGeneration.layout_of(each_model), chunks=200, save_unfull_chunk=True)
+    yield CachedGeneration(each_model, rig.engine)
+    rig.close()
+
+
+def test_a_prompt_that_is_kept_whole_leaves_its_last_token_to_compute(each_model: Any, whole: CachedGeneration) -> None:
+    tokens = prompt(22)
+    expected = each_model.generate(tokens, **NEW)
+
+    answers, served = [], []
+    for _ in range(2):
+        answers.append(whole.generate(tokens, **NEW))
+        served.append(whole.last)
+
+    assert all(torch.equal(answer, expected) for answer in answers)
+    assert served == [Served(0, 22), Served(21, 0)]
+
+
+def test_a_padded_batch_of_prompts_that_are_kept_whole(each_model: Any, whole: CachedGeneration) -> None:
+    batch = padded(prompt(22), prompt(7, seed=2))
+    expected = each_model.generate(**batch, **NEW)
+
+    answers = [whole.generate(**batch, **NEW) for _ in range(2)]
+
+    assert all(torch.equal(answer, expected) for answer in answers)
+    assert whole.last == Served(21 + 6, 0)
+
+
+def test_the_answer_is_kept_behind_a_prompt_that_is_kept_whole(model: Any) -> None:
+    rig = Rig(layout=CachedGeneration.layout_of(model), chunks=200, save_unfull_chunk=True)
+    keeping = CachedGeneration(model, rig.engine, store_generated=True)
+
+    first = keeping.generate(prompt(22), **NEW, eos_token_id=None)
+    second = keeping.generate(first, **NEW, eos_token_id=None)
+
+    assert torch.equal(second, model.generate(first, **NEW, eos_token_id=None))
+    assert keeping.last == Served(32, 2 + 12)
+    rig.close()
