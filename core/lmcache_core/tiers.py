@@ -12,8 +12,9 @@ from lmcache_core.events.journal import Journal
 from lmcache_core.loading import Loaded
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.breaker import BreakerTerms
-from lmcache_core.storage.guard import GuardedTier, TierSetup
+from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.tenants import TenantQuota, Tenants
+from lmcache_core.storage.tier_setup import TierSetup
 
 _GIB = 1 << 30
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class _Group:
     permit: Permit
     keys: Sequence[ChunkKey]
     blocks: Sequence[Block]
+    began_s: float
     deadline: float
     future: Future[list[str]]
     task_id: int
@@ -91,9 +93,12 @@ class Fetcher:
         try:
             self._start(runs, codec, blocks, groups, permits, deadline=deadline)
             while groups:
-                defects = groups[0].tier.finish_load(groups[0].permit, groups[0].future, deadline=groups[0].deadline)
+                first = groups[0]
+                defects = first.tier.finish_load(
+                    first.permit, first.future, began_s=first.began_s, deadline=first.deadline
+                )
                 if defects is None:
-                    self._tell(groups[0], 0, "other")
+                    self._tell(first, 0, "other")
                     return
                 group = groups.pop(0)
                 whole = next((place for place, defect in enumerate(defects) if defect), len(defects))
@@ -154,7 +159,7 @@ class Fetcher:
 
         task_id = self._journal.next_task()
         self._journal.l2_load_submitted(tier.known_as, keys, task_id)
-        return _Group(tier, permit, keys, blocks, deadline, tier.start_load(load), task_id)
+        return _Group(tier, permit, keys, blocks, time.monotonic(), deadline, tier.start_load(load), task_id)
 
     def _tell(self, group: _Group, delivered: int, reason: str) -> None:
         self._journal.l2_load_completed(

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
 from lmcache_core.contracts.cache import Cleared
-from lmcache_core.contracts.control import HealthOptions
 from lmcache_core.contracts.key import ChunkKey
 from lmcache_core.contracts.storage import BackendUsage, Frame, LoadResult, StorageBackend
 from lmcache_core.errors import BackendError, BackendFullError, BackendTimeoutError
 from lmcache_core.events.journal import Journal, TierName
 from lmcache_core.metrics.families import CacheMetrics
-from lmcache_core.storage.breaker import BreakerReport, BreakerState, BreakerTerms, CircuitBreaker, Outcome, Permit
+from lmcache_core.storage.breaker import BreakerReport, BreakerState, CircuitBreaker, Outcome, Permit
 from lmcache_core.storage.bypass import Bypass
 from lmcache_core.storage.evictions import EvictionWatch
 from lmcache_core.storage.evidence import Evidence
+from lmcache_core.storage.patience import HastyCallerError, Patience
+from lmcache_core.storage.tier_setup import TierSetup
 from lmcache_core.workers import WorkerPool
 
 log = logging.getLogger(__name__)
@@ -41,31 +42,6 @@ _BREAKER_LEVELS = MappingProxyType(
     {BreakerState.CLOSED: 0, BreakerState.RAMP: 1, BreakerState.HALF_OPEN: 2, BreakerState.OPEN: 3}
 )
 """Values of ``lmcache:breaker_state``: the higher, the less traffic."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierSetup:
-    """Everything a guard needs to know of its store.
-
-    Attributes:
-        name: Unique among the tiers.
-        url: Address without credentials.
-        kind: Of store, the scheme of its address; for events.
-        options: The store's own health keys.
-        connections: Calls at once.
-        timeout_s: Longest any call may take, ``blocking_timeout_secs`` or the store's own.
-        breaker: When to cut the store off and how to let it back.
-        index: Its place behind tier 0, from 0; for events.
-    """
-
-    name: str
-    url: str
-    kind: str
-    options: HealthOptions
-    connections: int
-    timeout_s: float
-    breaker: BreakerTerms = field(default_factory=BreakerTerms)
-    index: int = 0
 
 
 class GuardedTier:
@@ -116,9 +92,9 @@ class GuardedTier:
         self._evictions = EvictionWatch(
             backend.evicted_chunks, self._probes, who=who, timeout_s=setup.timeout_s, on_error=errors.inc
         )
+        self._patience = Patience(setup.timeout_s)
         self._lock = threading.Lock()
-        self._load_failures = 0
-        self._refused_writes = 0
+        self._load_failures = self._refused_writes = 0
         self._seen_down = False
         self._warn_after = 0.0
         bypass_gauge = metrics.backend_bypassed.labels(setup.name)
@@ -151,6 +127,10 @@ class GuardedTier:
 
     # -- live traffic ---------------------------------------------------------
 
+    def blame_after(self, timeout_s: float) -> None:
+        """Say that no caller will ever wait longer than this, so that one who did has not been in haste."""
+        self._patience = Patience(min(timeout_s, self.timeout_s))
+
     def cap(self, deadline: float) -> float:
         """Give the earlier of a request's deadline and the store's own longest call from now on."""
         return min(deadline, time.monotonic() + self.timeout_s)
@@ -162,9 +142,14 @@ class GuardedTier:
         permit = self.breaker.admit()
         if permit is None:
             return 0
-        deadline = self.cap(deadline)
+        began_s = time.monotonic()
+        own = began_s + self.timeout_s  # the store's: that of a caller in haste would say nothing of the store
+        future = self._pool.submit(lambda: self._backend.contains(keys, deadline=own))
         try:
-            count = self._run(self._pool, lambda: self._backend.contains(keys, deadline=deadline), deadline, "contains")
+            count = self._await(future, min(deadline, own), "contains", began_s)
+        except HastyCallerError:
+            self._patience.leave(future, began_s, lambda outcome, error: self._judge(permit, outcome, error))
+            return 0
         except BackendError as error:
             self._load_failed(permit, error)
             return 0
@@ -182,10 +167,18 @@ class GuardedTier:
         """Start a load on a worker; watch it with `finish_load`."""
         return self._pool.submit(lambda: job(self._backend))
 
-    def finish_load(self, permit: Permit, future: Future[T], *, deadline: float) -> T | None:
-        """Wait for a load until the deadline; None when it is late or failed, which is counted."""
+    def finish_load(
+        self, permit: Permit, future: Future[T], *, deadline: float, began_s: float = -math.inf
+    ) -> T | None:
+        """Wait for a load until the deadline; None when it is late or failed, which is counted.
+
+        Not so where the caller's deadline came soon after the load began.
+        """
         try:
-            return self._await(future, deadline, "load")
+            return self._await(future, deadline, "load", began_s)
+        except HastyCallerError:
+            self._patience.leave(future, began_s, lambda *_: None)
+            return None
         except BackendError as error:
             self._load_failed(permit, error)
             return None
@@ -312,16 +305,20 @@ class GuardedTier:
     def _run(self, pool: WorkerPool, call: Callable[[], T], deadline: float, what: str) -> T:
         return self._await(pool.submit(call), deadline, what)
 
-    def _await(self, future: Future[T], deadline: float, what: str) -> T:
+    def _await(self, future: Future[T], deadline: float, what: str, began_s: float = -math.inf) -> T:
         wait([future], timeout=max(0.0, deadline - time.monotonic()))
         if not future.done():
             future.cancel()  # one that has not begun never will; one that runs is left to end by itself
             sentence = f"{self.name} ({self.url}): {what} gave no answer before its deadline"
+            if self._patience.excuses(began_s):
+                raise HastyCallerError(sentence)
             self._journal.timed_out(f"{self.kind}: {what} gave no answer before its deadline", "BackendTimeoutError")
             raise BackendTimeoutError(sentence)
         error = future.exception()
         if error is None:
             return future.result()
+        if isinstance(error, BackendTimeoutError) and self._patience.excuses(began_s):
+            raise HastyCallerError(str(error)) from error
         if isinstance(error, BackendError):
             raise error
         # Not a plain raise: a store that raises SystemExit must not end its caller.
@@ -344,6 +341,12 @@ class GuardedTier:
         if new:
             self._metrics.evicted_chunks.labels(self.name).inc(new)
             self._journal.l2_evicted(self.known_as, new)
+
+    def _judge(self, permit: Permit, outcome: Outcome, error: BaseException | None) -> None:
+        if error is None:
+            self.breaker.report(permit, outcome)
+        else:
+            self._load_failed(permit, error if isinstance(error, BackendError) else BackendError(str(error)))
 
     def _load_failed(self, permit: Permit, error: BackendError) -> None:
         self.breaker.report(permit, _outcome_of(error))

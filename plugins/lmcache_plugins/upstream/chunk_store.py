@@ -29,6 +29,7 @@ class ChunkStore:
 
     def __init__(self, tier: GuardedTier, full_bytes: int, timeout_s: float) -> None:
         self.timeout_s = min(timeout_s, tier.timeout_s)
+        tier.blame_after(self.timeout_s)
         self._tier = tier
         self._envelope = Envelope(full_bytes)
         self._lock = threading.Lock()

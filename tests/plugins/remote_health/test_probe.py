@@ -9,7 +9,8 @@ from lmcache_core import CheckResult, LoadResult
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
 from lmcache_core.metrics.families import CacheMetrics
-from lmcache_core.storage.guard import GuardedTier, TierSetup
+from lmcache_core.storage.guard import GuardedTier
+from lmcache_core.storage.tier_setup import TierSetup
 from lmcache_plugins.file.backend import FileBackend
 from lmcache_plugins.remote_health.probe import RoundTripProbe
 
