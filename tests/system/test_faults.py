@@ -28,6 +28,8 @@ from lmcache_core.testing import (
     flapping,
 )
 
+pytestmark = pytest.mark.timing
+
 LAYOUT = KVLayout(num_layers=4, num_kv_heads=2, head_size=64, dtype="float32")
 CHUNK_TOKENS = 64
 CHUNK_BYTES = 256 * 1024

@@ -25,6 +25,8 @@ from lmcache_core.testing import (
     StoreCut,
 )
 
+pytestmark = pytest.mark.timing
+
 DEADLINE_S = 0.3
 TOKENS = 4 * CHUNK_TOKENS
 QUICK = BreakerTerms(open_s=0.01, max_open_s=0.05, ramp_s=0.05)

@@ -17,6 +17,8 @@ from tests.redis_server import RedisServer
 
 from lmcache_core import CacheManager, KVLayout
 
+pytestmark = pytest.mark.timing
+
 LAYOUT = KVLayout(num_layers=4, num_kv_heads=2, head_size=64, dtype="float32")
 CHUNK_TOKENS = 64
 WAITING_S = 2.0

@@ -88,6 +88,7 @@ def test_no_plugins_imports_none_of_it(tmp_path) -> None:
     assert (done.returncode, took_s < BUDGET_S) == (0, True)
 
 
+@pytest.mark.timing
 def test_a_cache_starts_without_it_and_says_so(tmp_path) -> None:
     done, took_s = run("-c", START, cwd=tmp_path, LMCACHE_CHUNK_SIZE="4", LMCACHE_MAX_LOCAL_CPU_SIZE="0.001")
 

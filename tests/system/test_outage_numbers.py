@@ -12,6 +12,8 @@ from tests.redis_server import RedisServer
 
 from lmcache_core import CacheManager
 
+pytestmark = pytest.mark.timing
+
 SLACK_S = 0.15
 """For a busy machine: what a thread may wait for its turn."""
 

@@ -106,6 +106,7 @@ def test_one_that_ran_out_while_nothing_ran_is_not_in_force(tmp_path: Path) -> N
     assert events[-1] == "expired"
 
 
+@pytest.mark.timing
 def test_one_ends_in_time_while_the_cache_runs(tmp_path: Path) -> None:
     with cache_on(tmp_path) as cache:
         cache.overrides.add("RemoteBackend", owner="alice", reason="short", ttl_s=1)

@@ -104,6 +104,7 @@ def test_the_last_usage_message_goes_out_before_it_ends(folder: Path) -> None:
     assert sum(one["interval_num_lookup_hit_tokens"] for one in told) == 64
 
 
+@pytest.mark.timing
 def test_a_store_that_hangs_delays_the_end_for_no_longer_than_is_configured(
     folder: Path, redis_server: RedisServer
 ) -> None:
@@ -304,6 +305,7 @@ def two_ranks(server: ServeProcess) -> Iterator[Callable[[], set[int]]]:
 # -- status and top ---------------------------------------------------------------------------
 
 
+@pytest.mark.timing
 def test_a_stopped_server_is_told_from_a_slow_one(folder: Path) -> None:
     with ServeProcess(folder) as server:
         server.send(signal.SIGSTOP)

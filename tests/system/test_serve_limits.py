@@ -48,6 +48,7 @@ def test_it_may_open_as_many_files_as_the_system_lets_it(folder: Path) -> None:
     assert allowed == (hard, hard)
 
 
+@pytest.mark.timing
 def test_a_hanging_prefetch_does_not_delay_the_end(folder: Path, redis_server: RedisServer) -> None:
     with ServeProcess(
         folder, remote_url=redis_server.url, chunk_size=16, server_drain_secs=1.0, blocking_timeout_secs=60.0

@@ -80,6 +80,7 @@ def test_a_dead_store_fails_with_its_reason(doctor: Doctor) -> None:
     assert "canary" not in "\n".join(lines)
 
 
+@pytest.mark.timing
 def test_a_frozen_store_costs_its_timeouts_only(doctor: Doctor, redis_server: RedisServer) -> None:
     redis_server.pause()
     started = time.monotonic()

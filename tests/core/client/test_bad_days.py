@@ -50,6 +50,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("call", "step"), STEPS)
 def test_a_server_that_dies_at_a_step_ends_the_call_at_once(
     client: CacheClient, server: FakeServer, call: str, step: type[Message]
@@ -65,6 +66,7 @@ def test_a_server_that_dies_at_a_step_ends_the_call_at_once(
     assert errors(client) == {(operation, "server_gone"): 1}
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("call", "step"), STEPS)
 def test_a_server_that_is_late_ends_the_call_at_its_deadline(
     make_client: MakeClient, server: FakeServer, call: str, step: type[Message]

@@ -44,6 +44,7 @@ def test_an_absent_server_is_no_error(make_client: MakeClient, tmp_path: Path) -
     assert client.server.boot_id == ""
 
 
+@pytest.mark.timing
 def test_a_call_without_a_server_is_quick(make_client: MakeClient, tmp_path: Path) -> None:
     client = make_client(ServerAddress(path=tmp_path / "none.sock"))
     client.lookup(TOKENS)  # logs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
 from tests.core.client.fake_server import FakeServer, until
 from tests.core.client.test_connection import errors
 from tests.engine_calls import TOKENS, some_kv
@@ -87,6 +88,7 @@ def test_a_dropped_lookup_is_forsaken_when_its_answer_comes(client: CacheClient,
     assert server.wait_for(Forsake).lookup_call == server.wait_for(Lookup).call
 
 
+@pytest.mark.timing
 def test_a_dead_server_ends_a_waiting_lookup(client: CacheClient, server: FakeServer) -> None:
     hold_back(server)
     pending = client.lookup_async(TOKENS)

@@ -41,6 +41,7 @@ def before(adapter: Any, name: str, act: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(adapter, name, first)
 
 
+@pytest.mark.timing
 def test_a_server_killed_during_a_store(stage: OverTheWire, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = fresh(8)
     before(stage.cache._adapter(CHUNK_TOKENS), "gather", stage.server.kill, monkeypatch)
@@ -75,6 +76,7 @@ def test_a_server_killed_between_lookup_and_read(stage: OverTheWire) -> None:
     assert not out.any()
 
 
+@pytest.mark.timing
 def test_a_server_killed_while_a_call_waits_ends_it_at_once(stage: OverTheWire) -> None:
     tokens = fresh(8)
     stage.server.pause()
@@ -111,6 +113,7 @@ def test_a_server_that_ends_in_order_is_gone_too(stage: OverTheWire) -> None:
     assert stage.cache.reason == f"no cache server answers at {stage.server.address}"
 
 
+@pytest.mark.timing
 def test_a_frozen_server_keeps_no_call_past_its_deadline(stage: OverTheWire) -> None:
     tokens = fresh(8)
     with closing(stage.connect(timeout_s=0.5)) as client:

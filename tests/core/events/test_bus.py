@@ -223,6 +223,7 @@ def test_an_event_type_and_its_text_are_one_kind(bus: EventBus) -> None:
     assert len(listener.heard) == 1
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("fault", ["raises", "sleeps", "hangs"])
 def test_a_bad_subscriber_harms_neither_publishers_nor_siblings(metrics: CacheMetrics, fault: str) -> None:
     """Field fault H7: 10,000 events at full speed into a queue of 100."""

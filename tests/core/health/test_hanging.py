@@ -2,6 +2,7 @@ import itertools
 import threading
 import time
 
+import pytest
 from tests.core.health.tower import Hang, MakeTower, SteeredCheck, state_of
 
 from lmcache_core import HealthState
@@ -17,6 +18,7 @@ def test_a_hanging_check_fails_at_its_timeout(tower: MakeTower, hang: Hang) -> N
     assert report.reason.startswith("check 'steered' fails: no answer within 0.05 s")
 
 
+@pytest.mark.timing
 def test_a_hanging_check_delays_no_other(tower: MakeTower, hang: Hang) -> None:
     """In a peer one check that hangs for 5 s delays all others by 5 s."""
     hanging, quick = SteeredCheck("hanging", hang, timeout=30.0), SteeredCheck("quick", interval=0.01)
@@ -61,6 +63,7 @@ def test_a_check_that_comes_back_is_run_again(tower: MakeTower, hang: Hang) -> N
     assert check.runs >= 2
 
 
+@pytest.mark.timing
 def test_a_report_answers_at_once_while_a_check_hangs(tower: MakeTower, hang: Hang) -> None:
     one = tower(SteeredCheck(run=hang, timeout=30.0))
     one.monitor.start()
@@ -73,6 +76,7 @@ def test_a_report_answers_at_once_while_a_check_hangs(tower: MakeTower, hang: Ha
     assert elapsed_s < 0.2
 
 
+@pytest.mark.timing
 def test_stop_does_not_wait_for_a_hanging_check(tower: MakeTower, hang: Hang) -> None:
     one = tower(SteeredCheck(run=hang, timeout=30.0))
     one.monitor.start()
@@ -97,6 +101,7 @@ def test_wake_runs_the_checks_now(tower: MakeTower) -> None:
     one.await_report(lambda report: report.state is HealthState.DOWN)
 
 
+@pytest.mark.timing
 def test_a_flood_of_live_errors_is_no_busy_loop(tower: MakeTower) -> None:
     check = SteeredCheck(interval=3600.0)
     one = tower(check).start()
@@ -107,6 +112,7 @@ def test_a_flood_of_live_errors_is_no_busy_loop(tower: MakeTower) -> None:
     assert check.runs <= 8
 
 
+@pytest.mark.timing
 def test_many_threads_reporting_failures_leave_a_legal_sequence(tower: MakeTower) -> None:
     """A failure callback and the periodic check once changed the same counters unlocked."""
     runs = iter(range(10**9))

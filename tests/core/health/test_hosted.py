@@ -131,6 +131,7 @@ def test_one_that_can_never_pass_again_says_so_and_never_runs_again() -> None:
     assert (verdict.irrecoverable, verdict.healthy, check.runs) == (True, False, 1)
 
 
+@pytest.mark.timing
 def test_one_that_hangs_is_failed_after_its_timeout_and_not_started_again() -> None:
     gate = threading.Event()
     check = SteeredCheck(run=gate.wait, timeout=0.05, interval=0.1)
@@ -150,6 +151,7 @@ def test_one_that_hangs_is_failed_after_its_timeout_and_not_started_again() -> N
     assert took_s < 5.0
 
 
+@pytest.mark.timing
 def test_one_that_hung_passes_again_when_it_runs_again() -> None:
     gate = threading.Event()
     hosted = host_one(SteeredCheck(run=lambda: gate.wait() or True, timeout=0.05, interval=0.1))
@@ -215,6 +217,7 @@ def test_the_second_of_a_name_is_left_out() -> None:
     assert left_out == {"twin of plugin 'acme'": "plugin 'acme' has a check of that name"}
 
 
+@pytest.mark.timing
 def test_its_thread_ends_with_it() -> None:
     hosted = host_one(SteeredCheck("short-lived"))
     hosted.ask()

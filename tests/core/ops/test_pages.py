@@ -49,6 +49,7 @@ def test_health_is_503_and_says_why_when_not(site: MakeSite) -> None:
     )
 
 
+@pytest.mark.timing
 def test_health_answers_within_a_second_while_a_check_hangs(site: MakeSite) -> None:
     release = threading.Event()
     one = site(SteeredCheck(run=lambda: release.wait(30), timeout=30.0))

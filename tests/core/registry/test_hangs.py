@@ -76,6 +76,7 @@ def test_a_required_one_stops_the_start(hangs) -> None:
         load_plugins(entry_points=hangs("hangs"), required=["hangs"], load_timeout_s=0.2)
 
 
+@pytest.mark.timing
 def test_a_disabled_one_is_not_waited_for(hangs) -> None:
     started = time.monotonic()
     load_plugins(entry_points=hangs("hangs"), disabled=["hangs"], load_timeout_s=30)
@@ -90,6 +91,7 @@ def test_its_thread_does_not_keep_the_process(hangs) -> None:
     assert (thread.daemon, thread.name) == (True, "lmcache-plugin-acme_hangs")
 
 
+@pytest.mark.timing
 def test_is_waited_for_once_in_a_process(hangs) -> None:
     load_plugins(entry_points=hangs("hangs"), load_timeout_s=0.2)
 

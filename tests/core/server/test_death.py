@@ -59,6 +59,7 @@ def bystander(served: Served, worker: Talker) -> Talker:
     return worker
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_client_leaves_nothing(served: Served, bystander: Talker, step: str) -> None:
     gate = Gate("contains")

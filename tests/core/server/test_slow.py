@@ -67,6 +67,7 @@ def test_a_retrieve_loads_what_a_lookup_promised(served: Served, worker: Talker,
     assert until(served.is_exact)
 
 
+@pytest.mark.timing
 def test_a_call_is_over_at_the_clients_deadline(served: Served, worker: Talker, gate: Gate) -> None:
     began = time.monotonic()
     answer = worker.lookup("a", "b", timeout_s=0.2)

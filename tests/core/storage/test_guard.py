@@ -111,6 +111,7 @@ def test_probes_go_past_the_bypass(rig: Rig) -> None:
     assert (bytes(out), tier.delete([key], timeout_s=1.0)) == (b"abc", 1)
 
 
+@pytest.mark.timing
 def test_close_waits_a_second_at_most_for_a_hung_store(rig: Rig) -> None:
     gate = Gate("ping")
     rig.stores[0].fault = gate
@@ -142,6 +143,7 @@ def test_failing_store_is_cut_off_after_three_errors(rig: Rig) -> None:
     assert rig.sample("breaker_opened_total", backend="RemoteBackend-0") == 1
 
 
+@pytest.mark.timing
 def test_hung_store_costs_one_deadline_then_nothing(rig: Rig) -> None:
     rig.stores[0].fault = Gate("contains")
     rig.engine.lookup([1, 2, 3, 4])

@@ -105,6 +105,7 @@ def test_stopping_flushes_a_last_time_with_the_time_that_is_left() -> None:
     assert 0 < left_s <= 2.0
 
 
+@pytest.mark.timing
 def test_stopping_is_bounded_while_a_flush_hangs() -> None:
     go_on = threading.Event()
     reporter = Noting(lambda: go_on.wait(30))

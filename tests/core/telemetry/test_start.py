@@ -146,6 +146,7 @@ def test_a_model_that_registers_is_announced_before_the_interval_ends(
     assert collector.of("ContinuousContextMessage") == []
 
 
+@pytest.mark.timing
 def test_a_name_server_that_never_answers_delays_nothing(
     start: Callable[..., Telemetry], bus: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +171,7 @@ def test_a_name_server_that_never_answers_delays_nothing(
     assert stop_s < 3.0
 
 
+@pytest.mark.timing
 def test_a_collector_that_hangs_costs_stopping_two_seconds_at_most(
     start: Callable[..., Telemetry], bus: EventBus, collector: Collector
 ) -> None:
@@ -181,6 +183,7 @@ def test_a_collector_that_hangs_costs_stopping_two_seconds_at_most(
     assert time.perf_counter() - started < 3.0
 
 
+@pytest.mark.timing
 def test_a_first_message_that_hangs_or_raises_delays_no_start(
     start: Callable[..., Telemetry], bus: EventBus, collector: Collector
 ) -> None:

@@ -45,6 +45,7 @@ def test_a_redirect_is_not_followed(collector: Collector) -> None:
     assert len(collector.requests) == 1
 
 
+@pytest.mark.timing
 def test_a_collector_that_never_answers_is_a_timeout(collector: Collector) -> None:
     collector.stall()
     started = time.monotonic()
@@ -52,6 +53,7 @@ def test_a_collector_that_never_answers_is_a_timeout(collector: Collector) -> No
     assert time.monotonic() - started < 1.0
 
 
+@pytest.mark.timing
 def test_a_collector_that_answers_letter_by_letter_is_a_timeout_too(collector: Collector) -> None:
     collector.trickles = True
     started = time.monotonic()
@@ -59,6 +61,7 @@ def test_a_collector_that_answers_letter_by_letter_is_a_timeout_too(collector: C
     assert time.monotonic() - started < 1.0
 
 
+@pytest.mark.timing
 def test_a_calls_own_deadline_is_kept_where_it_is_shorter(collector: Collector) -> None:
     collector.stall()
     started = time.monotonic()

@@ -52,6 +52,7 @@ def test_latency_delays_replies(proxy: FaultProxy, connect: Connect) -> None:
     assert time.monotonic() - begin_s >= 0.15
 
 
+@pytest.mark.timing
 def test_latency_is_not_added_up_for_what_comes_together(proxy: FaultProxy, connect: Connect) -> None:
     client = connect(proxy)
     proxy.apply(Latency(0.3))

@@ -181,6 +181,7 @@ def test_a_ladder_goes_on_when_the_failure_lasts(cache: MakeCache, store: Store)
     assert (holders(one), one.storage.local.use_hot) == ({}, False)
 
 
+@pytest.mark.timing
 def test_a_ladder_goes_on_at_once_when_reads_fail_too(cache: MakeCache, store: Store) -> None:
     one = cache(["read_only", "local_cpu"])
     started_s = time.monotonic()

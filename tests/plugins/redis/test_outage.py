@@ -16,6 +16,7 @@ from lmcache_core.testing.storage import make_frame, make_key, soon
 from lmcache_plugins.redis.backend import RedisBackend
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("warm", [True, False])
 @pytest.mark.parametrize("call", ["contains", "load_into", "store", "delete", "ping"])
 def test_a_frozen_server_ends_each_call_at_its_deadline(
@@ -66,6 +67,7 @@ def test_a_late_answer_is_never_taken_for_another(backend: RedisBackend, redis_s
     assert load(backend, 1) == [LoadResult.HIT]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("patience_s", "shown"), [(0.3, "0.3"), (5.0, "0.5")])
 def test_a_host_that_drops_everything_ends_the_call(connect: MakeBackend, patience_s: float, shown: str) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
@@ -141,6 +143,7 @@ def test_a_closed_store_says_so(backend: RedisBackend, redis_server: RedisServer
     assert str(caught.value) == f"RemoteBackend at {redis_server.url}: the store is closed"
 
 
+@pytest.mark.timing
 def test_closing_does_not_wait_for_a_frozen_server(backend: RedisBackend, redis_server: RedisServer) -> None:
     store(backend, 0)
     redis_server.pause()

@@ -32,6 +32,7 @@ def test_a_store_that_refuses_the_ping_is_not(bench: MakeBench) -> None:
     )
 
 
+@pytest.mark.timing
 def test_a_frozen_store_is_reported_in_about_the_ping_timeout(bench: MakeBench) -> None:
     one = bench(ping_timeout=0.2)
     one.store.fault = Gate("ping", "store", "load", "delete")

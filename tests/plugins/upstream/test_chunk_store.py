@@ -87,6 +87,7 @@ def test_a_store_that_answers_pings_with_lmcaches_success(store) -> None:
     assert store.ping() == 0
 
 
+@pytest.mark.timing
 def test_a_damaged_chunk_is_a_miss_and_is_deleted(redis_store, redis_server) -> None:
     keep(redis_store, 1)
     with redis_server.client() as client:
@@ -99,6 +100,7 @@ def test_a_damaged_chunk_is_a_miss_and_is_deleted(redis_store, redis_server) -> 
             assert time.monotonic() < end
 
 
+@pytest.mark.timing
 def test_a_frozen_store_answers_by_its_deadline_and_then_at_once(redis_store, redis_server) -> None:
     keep(redis_store, 1)
     redis_server.pause()
@@ -128,6 +130,7 @@ def test_a_chunk_whose_time_is_over_is_not_stored(redis_store) -> None:
     assert fetch(redis_store, 1) is None
 
 
+@pytest.mark.timing
 def test_on_the_way_back_a_retrieve_goes_along_with_its_lookup(redis_store, redis_server) -> None:
     keep(redis_store, 1)
     redis_server.kill()
