@@ -90,7 +90,7 @@ def copy_ratio(layout: KVLayout, chunks: int) -> tuple[float, float, float]:
         engine.clear()
         rows.append((source.nbytes / copy_s / 1e9, copy_s / store_s, copy_s / retrieve_s))
     assert torch.equal(out, kv)
-    return tuple(statistics.median(column) for column in zip(*rows, strict=True))  # type: ignore[return-value]
+    return tuple(statistics.median(column) for column in zip(*rows, strict=True))
 
 
 def lookup_ratio(tokens_count: int) -> tuple[float, float]:
@@ -112,7 +112,7 @@ def lookup_ratio(tokens_count: int) -> tuple[float, float]:
         bare_s = timed(bare)
         rows.append((bare_s / chunks * 1e6, timed(lambda: engine.lookup(tokens)) / bare_s))
         engine.release(tokens)
-    return tuple(statistics.median(column) for column in zip(*rows, strict=True))  # type: ignore[return-value]
+    return tuple(statistics.median(column) for column in zip(*rows, strict=True))
 
 
 def main() -> None:

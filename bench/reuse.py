@@ -16,8 +16,10 @@ import time
 import tracemalloc
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 import numpy as np
-from parts.reuse_traces import (
+from bench.parts.reuse_traces import (
     Trace,
     conversation_trace,
     exact_distances,

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))  # the real server of the tests
@@ -246,7 +247,7 @@ def bench_crew(address: str, workers: int, chunks: int) -> None:
     with connect(environ={}, address=address, layout=shape.layout, model_name="bench") as client:
         for _ in range(ROUNDS // 4):
             for word, spent in times.items():
-                spent.append(timed(lambda word=word: crew.do(word)))
+                spent.append(timed(partial(crew.do, word)))
             client.clear()
         crew.do("store")
         crew.do("retrieve")

@@ -115,7 +115,7 @@ def exact_distances(trace: Trace) -> np.ndarray:
     return np.array(distances)
 
 
-def miss_ratios(distances: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+def miss_ratios(distances: np.ndarray, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
     """Give the exact miss ratio of LRU caches of these sizes."""
     reused = np.sort(distances[distances >= 0])
     return 1.0 - np.searchsorted(reused, np.asarray(sizes), side="left") / len(distances)

@@ -40,7 +40,7 @@ def open_engine(job: dict[str, Any]) -> Any:
     from vllm.triton_utils import dispatcher
 
     # vLLM 0.32 looks through all modules at start and dies on llvmlite's, which LMCache brings along.
-    dispatcher.vars = plain_vars  # type: ignore[attr-defined]
+    dispatcher.vars = plain_vars
     transfer = job["transfer"]
     return LLM(
         job["model"],

@@ -51,7 +51,8 @@ class Model:
         """The words of one chunk, ``[kv, layers, chunk_tokens, hidden]``; no place and no seed like another."""
         places = np.arange(self.chunk_bytes // 8, dtype=np.uint64)
         words = (places * _STRIDE + np.uint64(seed)) * _SPREAD
-        return words.view(_WORDS[self.dtype.itemsize]).reshape(self.layout.kv_shape(CHUNK_TOKENS))
+        chunk: npt.NDArray[np.generic] = words.view(_WORDS[self.dtype.itemsize])
+        return chunk.reshape(self.layout.kv_shape(CHUNK_TOKENS))
 
     def seeds(self, tokens: npt.NDArray[np.int32], identity: Identity) -> list[int]:
         """One seed a full chunk, from all that is before its end."""
