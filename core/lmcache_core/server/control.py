@@ -132,7 +132,10 @@ class ControlServer:
         endpoint = Endpoint(self._address, self._environ)
         self._address = endpoint.address
         ring = endpoint.switchboard.ring
-        slow_calls = (SlowCalls(_MOST_SLOW_CALLS, ring), SlowCalls(_MOST_ERRANDS, ring))
+        slow_calls = (
+            SlowCalls(_MOST_SLOW_CALLS, _SLOW_WORKERS, ring),
+            SlowCalls(_MOST_ERRANDS, _ERRAND_WORKERS, ring),
+        )
         pools = (
             WorkerPool("lmcache-server-slow", _SLOW_WORKERS),
             WorkerPool("lmcache-server-errand", _ERRAND_WORKERS),

@@ -107,6 +107,7 @@ class Desk:
     def answer(self, request: Request, sender: bytes, began_s: float) -> Message | None:
         """Serve one request; None where no answer is due, or not yet."""
         service = self._served[type(request)]
+        session: Session | None = None
         try:
             if service.handler is None:
                 answer = service.open_handler(request, sender)  # type: ignore[misc] # it has one or the other
@@ -118,6 +119,8 @@ class Desk:
                 session.messages += 1
                 answer = service.handler(session, request, sender)
         except Exception as error:  # noqa: BLE001 - the border of one call: no request may end the control thread
+            if session is not None:
+                session.refused += 1
             return self._refuse(error, getattr(request, "call", None), service.operation, began_s)
         if answer is not None or not hasattr(request, "call"):
             service.tally.count_ok(self._clock() - began_s)
@@ -199,7 +202,8 @@ class Desk:
     def describe(self, now_s: float) -> list[dict[str, Any]]:
         """Tell how each session fares, as JSON values. Any thread."""
         sessions = list(self.sessions.values())
-        return [one.describe(now_s, self._holdings.promises.count(one.number)) for one in sessions]
+        promises, slow = self._holdings.promises, self._holdings.slow
+        return [one.describe(now_s, promises.count(one.number), slow.count(one.number)) for one in sessions]
 
     def tidy(self) -> None:
         """Drop the sessions whose client never came or has fallen silent; strike out old promises."""

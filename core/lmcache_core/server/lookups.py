@@ -74,14 +74,12 @@ class LookupCalls:
         return None
 
     def _begin_prefetch(self, slow: SlowCall, ask: partial[Any]) -> None:
-        self._holdings.slow.enter(slow)
-        try:
+        def start() -> None:
             pending = ask()
-        except BaseException:
-            self._holdings.slow.leave(slow)
-            raise
-        slow.cancel = pending.cancel
-        pending.add_done_callback(lambda done: self._holdings.slow.report(slow, partial(done.result, 0.0)))
+            slow.cancel = pending.cancel
+            pending.add_done_callback(lambda done: self._holdings.slow.report(slow, partial(done.result, 0.0)))
+
+        self._holdings.slow.begin_by(slow, start)
 
     def _found(
         self, session: int, message: Lookup, access: LocalAccess, runs: Sequence[ChunkRun], found: Finding

@@ -75,6 +75,7 @@ class Session:
         seen_s: When its last message came.
         plugins: Digest of those in force in the client; ``""`` where it did not say.
         messages: So many of them since it was opened.
+        refused: So many of these were refused at once.
         registrations: By number.
         fillings: By lease.
         readings: By lease.
@@ -88,6 +89,7 @@ class Session:
     seen_s: float
     plugins: str = ""
     messages: int = 0
+    refused: int = 0
     registrations: dict[int, Registration] = field(default_factory=dict)
     fillings: dict[int, Filling] = field(default_factory=dict)
     readings: dict[int, Reading] = field(default_factory=dict)
@@ -127,7 +129,7 @@ class Session:
             _guarded(book.leave, self.registrations.popitem()[1])
         return freed
 
-    def describe(self, now_s: float, promises: int) -> dict[str, Any]:
+    def describe(self, now_s: float, promises: int, slow_calls: int) -> dict[str, Any]:
         """Tell how it fares, as JSON values."""
         held: list[Filling | Reading] = [*list(self.fillings.values()), *list(self.readings.values())]
         return {
@@ -138,6 +140,8 @@ class Session:
             "age_s": now_s - self.opened_s,
             "idle_s": now_s - self.seen_s,
             "messages": self.messages,
+            "refused": self.refused,
+            "slow_calls": slow_calls,
             "registrations": [
                 {
                     "model_name": one.wish.model_name,

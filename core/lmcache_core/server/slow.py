@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import queue
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from lmcache_core.server.refusal import RefusedCallError
-from lmcache_core.wire.messages import Message, RefusalCode
+from lmcache_core.server.turns import Turns
+from lmcache_core.wire.messages import Message
 from lmcache_core.workers import WorkerPool
 
 
@@ -49,53 +51,66 @@ class SlowCall:
 
 
 class SlowCalls:
-    """All of them, with a bound.
+    """All of them, with a bound and in turns. For the control thread alone, but for `report` and `count`.
 
     Args:
         most: How many may be under way.
+        at_once: How many of these may run; the others wait for their turn.
         wake: Makes the control thread look, from any thread.
     """
 
-    def __init__(self, most: int, wake: Callable[[], None]) -> None:
-        self._most = most
+    def __init__(self, most: int, at_once: int, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._over: queue.SimpleQueue[SlowCall] = queue.SimpleQueue()
-        self._under_way: dict[SlowCall, None] = {}
+        self._under_way: dict[SlowCall, Callable[[], None]] = {}
+        self._turns: Turns[SlowCall] = Turns(most, at_once)
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._under_way)
 
+    def count(self, session: int) -> int:
+        """Calls of a session that are under way. Any thread."""
+        return self._turns.count(session)
+
     def begin(self, slow: SlowCall, pool: WorkerPool, work: Callable[[], Any]) -> None:
-        """Have the work done by a pool.
+        """Have the work done by a pool, when its turn comes.
 
         Raises:
             RefusedCallError: Too many calls are under way.
         """
-        self.enter(slow)
-        try:
+
+        def start() -> None:
             future = pool.submit(work)
-        except BaseException:
-            del self._under_way[slow]
-            raise
-        slow.cancel = future.cancel
-        future.add_done_callback(lambda done: self.report(slow, done.result))
+            slow.cancel = future.cancel
+            future.add_done_callback(lambda done: self.report(slow, done.result))
 
-    def enter(self, slow: SlowCall) -> None:
-        """Enter a call whose work somebody else does, who will `report` it.
+        self.begin_by(slow, start)
+
+    def begin_by(self, slow: SlowCall, start: Callable[[], None]) -> None:
+        """Have the work begun when its turn comes, by somebody who will `report` it.
 
         Raises:
             RefusedCallError: Too many calls are under way.
         """
-        if len(self._under_way) >= self._most:
-            raise RefusedCallError(
-                RefusalCode.BUSY, f"{len(self._under_way)} calls wait for slow tiers already; recompute"
-            )
-        self._under_way[slow] = None
+        self._turns.enter(slow.session, slow)
+        self._under_way[slow] = start
+        slow.cancel = lambda: self._withdraw(slow)
+        self._go_on()
 
-    def leave(self, slow: SlowCall) -> None:
-        """Take a call out whose work could not begin."""
-        self._under_way.pop(slow, None)
+    def _go_on(self) -> None:
+        while not self._closed:
+            slow = self._turns.next()
+            if slow is None:
+                return
+            try:
+                self._under_way[slow]()
+            except Exception as error:  # noqa: BLE001 - told to whoever waits for the call
+                self.report(slow, partial(_raise, error))
+
+    def _withdraw(self, slow: SlowCall) -> None:
+        if self._turns.withdraw(slow.session, slow):
+            self.report(slow, partial(_raise, CancelledError()))
 
     def report(self, slow: SlowCall, outcome: Callable[[], Any]) -> None:
         """Say that the work is over; from any thread."""
@@ -113,7 +128,9 @@ class SlowCalls:
                 slow = self._over.get_nowait()
             except queue.Empty:
                 return
-            self.leave(slow)
+            del self._under_way[slow]
+            self._turns.leave(slow.session, slow)
+            self._go_on()
             yield slow
 
     def close(self) -> None:
@@ -141,3 +158,7 @@ class SlowCalls:
         for slow in list(self._under_way):
             if slow.session == session:
                 slow.drop()
+
+
+def _raise(error: Exception) -> Any:
+    raise error
