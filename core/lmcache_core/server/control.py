@@ -6,6 +6,7 @@ import logging
 import os
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -144,6 +145,7 @@ class ControlServer:
         lifeline = self._lifeline(endpoint, loop)
         desk = self._furnish(endpoint, lifeline, slow_calls, pools)
         self._parts = _Parts(endpoint, loop, lifeline, desk, slow_calls, pools)
+        _tell_after_fork(self)
         self._registry.register(self._collector)
 
     def start(self) -> None:
@@ -188,6 +190,13 @@ class ControlServer:
         self._registry.unregister(self._collector)
         self._parts = None  # until here the drain asks it which clients are alive
         return at_rest and ended
+
+    def _forked(self) -> None:
+        """In a forked child there is no server; its copies of the parent's connections would outlive the parent."""
+        parts, self._parts = self._parts, None
+        if parts is not None:
+            parts.lifeline.disown()
+            parts.endpoint.disown()
 
     def _lifeline(self, endpoint: Endpoint, loop: ControlLoop) -> Lifeline:
         arena_fd = -1 if self._arena is None else self._arena.fd
@@ -267,3 +276,14 @@ class ControlServer:
     def slow_count(self) -> int:
         """Calls that wait for further tiers."""
         return 0 if self._parts is None else len(self._parts.slow_calls[0])
+
+
+def _tell_after_fork(server: ControlServer) -> None:
+    reference = weakref.ref(server)
+
+    def forked() -> None:
+        found = reference()
+        if found is not None:
+            found._forked()  # noqa: SLF001 - of this module
+
+    os.register_at_fork(after_in_child=forked)

@@ -48,6 +48,12 @@ class Endpoint:
         self.switchboard.close(_LINGER_S)
         self._held.close()
 
+    def disown(self) -> None:
+        """In a forked child: leave the address to the parent."""
+        self.switchboard.disown()
+        self.spare.disown()
+        self._file.disown()
+
     def _listen(self, address: ServerAddress, environ: Mapping[str, str], claimed: ExitStack) -> socket.socket:
         if address.path is None:
             listener = listen_on_port(address.port)
@@ -57,7 +63,7 @@ class Endpoint:
         else:
             place = address.path
         self.address = address
-        file = SocketFile(place, str(address))
+        self._file = file = SocketFile(place, str(address))
         claimed.callback(file.close)
         if address.path is not None:
             listener = file.listen()

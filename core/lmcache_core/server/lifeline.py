@@ -103,6 +103,16 @@ class Lifeline:
             self._ring()
             self._thread.join(timeout_s)
 
+    def disown(self) -> None:
+        """In a forked child: close what would keep the parent's clients waiting for its end."""
+        self._selector.close()  # no more than that: its list is the parent's too
+        for visitor in self._visitors.values():
+            visitor.connection.close()
+            if visitor.process >= 0:
+                os.close(visitor.process)
+        for part in (self._listener, self._bell, self._clapper):
+            part.close()
+
     def threads(self) -> Sequence[ThreadReport]:
         """Tell how its thread fares; nothing before it starts and once it was told to end."""
         if self._thread.ident is None or self._stopping:

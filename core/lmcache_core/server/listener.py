@@ -78,6 +78,10 @@ class SocketFile:
             place.unlink(missing_ok=True)
         os.close(self._lock)
 
+    def disown(self) -> None:
+        """In a forked child: let go of its copy of the lock, which is the parent's."""
+        os.close(self._lock)
+
     def _take_lock(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         lock = os.open(self._path.with_name(self._path.name + ".lock"), flags, 0o600)

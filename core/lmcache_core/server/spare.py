@@ -96,6 +96,11 @@ class SpareFiles:
         while self._spend():
             pass
 
+    def disown(self) -> None:
+        """In a forked child: let go of its copy."""
+        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self.close()
+
     def _spend(self) -> bool:
         with self._lock:
             if not self._held:

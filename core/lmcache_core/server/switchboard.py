@@ -150,6 +150,15 @@ class Switchboard:
         self._epoll.close()
         self._listener.close()
 
+    def disown(self) -> None:
+        """In a forked child: close what would keep the parent's connections open, and touch nothing else."""
+        self._bell_lock = threading.Lock()  # another thread of the parent may have held it
+        os.close(self._bell)
+        self._bell = -1
+        self._epoll.close()  # no more than that: its list is the parent's too
+        for part in (self._listener, *[peer.connection for peer in self._by_fd.values()]):
+            part.close()
+
     # -- inside -----------------------------------------------------------------------
 
     def _welcome(self) -> None:
