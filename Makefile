@@ -46,7 +46,7 @@ demo: $(DEMO_READY)
 
 # Five steps. Everything is set up first, vLLM beside the rest: what runs later has the machine for itself.
 test:
-	@$(MAKE) --no-print-directory -j2 VLLM_SHOWS=--quiet lint $(UPSTREAM_READY) $(VLLM_READY)
+	@$(MAKE) --no-print-directory -j2 VLLM_SHOWS=-qq lint $(UPSTREAM_READY) $(VLLM_READY)
 	@$(MAKE) --no-print-directory test-core
 	@$(MAKE) --no-print-directory test-timing
 	@$(MAKE) --no-print-directory test-upstream
