@@ -77,6 +77,7 @@ class Configuration:
             all: Also the tables of loaded plugins that the configuration leaves out, with their defaults.
         """
         rows = list(self._rows(self.values, ()))
+        rows += [Row(key, value, source, CORE_OWNER) for key, value, source in self.usage.rows()]
         if all:
             for name, (model, plugin) in self.owners.items():
                 if self.table(name) is None:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from lmcache_core.config.usage import UsageOptions
-from lmcache_core.config.words import truth
-
-_NOT_SET = frozenset({"", "0", "false"})
-"""Values of ``DO_NOT_TRACK`` that do not switch it on; see consoledonottrack.com."""
+from lmcache_core.config.usage import UsageOptions, forbidden_by
 
 
 def is_usage_tracking_enabled(environ: Mapping[str, str] | None = None) -> bool:
@@ -22,16 +18,6 @@ def is_usage_tracking_enabled(environ: Mapping[str, str] | None = None) -> bool:
         environ: Instead of the process's own.
     """
     return not forbidden_by(os.environ if environ is None else environ)
-
-
-def forbidden_by(environ: Mapping[str, str]) -> str:
-    """Name the variable that forbids usage telemetry; ``""`` for none."""
-    if environ.get("DO_NOT_TRACK", "").strip().lower() not in _NOT_SET:
-        return "DO_NOT_TRACK"
-    text = environ.get("LMCACHE_TRACK_USAGE", "")
-    if text.strip() and truth(text) is not True:
-        return "LMCACHE_TRACK_USAGE"
-    return ""
 
 
 def why_off(options: UsageOptions) -> str:

@@ -71,3 +71,11 @@ def test_the_file_is_named(judge) -> None:
 
 def test_no_file_is_none(judge) -> None:
     assert judge(None).file is None
+
+
+def test_telemetrys_keys_are_rows_too(judge) -> None:
+    found = rows(judge('usage_endpoint = "https://u:hunter2@collector.example/x"', {"DO_NOT_TRACK": "1"}))
+
+    assert found["usage_endpoint"] == ("https://collector.example/x", "lmcache.toml:1", "core")
+    assert found["track_usage"] == (False, "env DO_NOT_TRACK", "core")
+    assert found["usage_track_interval"] == (600.0, "default", "core")

@@ -62,3 +62,46 @@ def test_a_no_of_the_file_counts_whatever_the_command_line_says(value: object) -
 def test_only_the_switches_are_kept_of_the_environment() -> None:
     environ = {"LMCACHE_TRACK_USAGE": "yes", "DO_NOT_TRACK": "1", "HOME": "/home/me"}
     assert dict(read(environ=environ).switches) == {"LMCACHE_TRACK_USAGE": "yes", "DO_NOT_TRACK": "1"}
+
+
+@pytest.mark.parametrize(
+    ("file", "environ", "over", "rows"),
+    [
+        (
+            {},
+            {},
+            {},
+            [
+                ("track_usage", True, "default"),
+                ("usage_endpoint", None, "default"),
+                ("usage_track_interval", 600.0, "default"),
+            ],
+        ),
+        (
+            {"usage_endpoint": "https://user:hunter2@h/x?key=hunter2", "usage_track_interval": 7},
+            {"LMCACHE_USAGE_TRACK_INTERVAL": "9"},
+            {"track_usage": True},
+            [
+                ("track_usage", True, "command line"),
+                ("usage_endpoint", "https://h/x", "lmcache.toml:3"),
+                ("usage_track_interval", 9.0, "env LMCACHE_USAGE_TRACK_INTERVAL"),
+            ],
+        ),
+    ],
+)
+def test_rows_tell_value_and_source(file: dict, environ: dict, over: dict, rows: list) -> None:
+    assert list(read(file, environ, over).rows()) == rows
+
+
+@pytest.mark.parametrize(
+    ("file", "environ", "source"),
+    [
+        ({"track_usage": True}, {"DO_NOT_TRACK": "1"}, "env DO_NOT_TRACK"),
+        ({"track_usage": True}, {"LMCACHE_TRACK_USAGE": "no"}, "env LMCACHE_TRACK_USAGE"),
+        ({"track_usage": False}, {"LMCACHE_TRACK_USAGE": "yes"}, "lmcache.toml"),
+    ],
+)
+def test_the_row_names_who_says_no(file: dict, environ: dict, source: str) -> None:
+    consent = read(file, environ).rows()[0]
+
+    assert consent[1:] == (False, source)
