@@ -1,3 +1,4 @@
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,14 @@ MakeSite = Callable[..., Any]
 
 def failing() -> SteeredCheck:
     return SteeredCheck(run=lambda: False, policy="local_cpu", backend="RemoteBackend-0", interval=3600.0)
+
+
+def start(one: Any) -> None:
+    """Start the monitor, and wait until the history has the check's change: it is noted after the report is out."""
+    one.tower.start()
+    end_s = time.monotonic() + 10.0
+    while not one.get("/health/history?name=steered").json["transitions"]:
+        assert time.monotonic() < end_s, "no change was noted"
 
 
 def test_why_explains_the_system_and_each_backend_with_the_report(site: MakeSite) -> None:
@@ -51,7 +60,7 @@ def test_why_of_a_backend_that_is_not_there_says_which_is_near(site: MakeSite) -
 
 def test_history_is_the_last_changes_oldest_first(site: MakeSite) -> None:
     one = site(failing())
-    one.tower.start()
+    start(one)
     document = one.get("/health/history").json
 
     assert document["total"] == len(document["transitions"])
@@ -65,7 +74,7 @@ def test_history_is_the_last_changes_oldest_first(site: MakeSite) -> None:
 
 def test_history_can_be_cut_and_chosen(site: MakeSite) -> None:
     one = site(failing())
-    one.tower.start()
+    start(one)
 
     assert len(one.get("/health/history?limit=1").json["transitions"]) == 1
     assert {each["name"] for each in one.get("/health/history?name=steered").json["transitions"]} == {"steered"}
