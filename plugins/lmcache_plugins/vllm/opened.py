@@ -5,10 +5,20 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from lmcache_core import CacheClient, CacheManager, ConfigError, LayoutError, PluginSet, connect, listen, read_mode
+from lmcache_core import (
+    CacheClient,
+    CacheManager,
+    ConfigError,
+    KVLayout,
+    LayoutError,
+    PluginSet,
+    connect,
+    listen,
+    read_mode,
+)
 from lmcache_plugins.vllm.facts import CacheFacts, RankFacts
 from lmcache_plugins.vllm.lookups import Lookups, RankLookups
 from lmcache_plugins.vllm.options import ConnectorOptions
@@ -97,7 +107,7 @@ def open_lookups(options: ConnectorOptions, cards: Sequence[WorkerCard]) -> Open
     """
     first = cards[0]
     layout = first.layout
-    if layout is None or any(card.layout != layout for card in cards):
+    if layout is None or any(_unnamed(card.layout) != _unnamed(layout) for card in cards):
         raise LayoutError("vllm: the workers' kv layouts differ, as with a pipeline of unequal stages")
     if first.address:
         for card in cards[1:]:
@@ -135,6 +145,13 @@ def _check_plugins(plugins: PluginSet, where: str, card: WorkerCard) -> None:
         raise ConfigError(
             f"vllm: the processes have not the same plugins: {difference}; install the same packages for all"
         )
+
+
+def _unnamed(layout: KVLayout | None) -> KVLayout | None:
+    """Give the layout without its groups' names, which are of the layers of one stage."""
+    if layout is None:
+        return None
+    return replace(layout, groups=tuple(replace(group, name="") for group in layout.groups))
 
 
 def _lookups_of(clients: Sequence[CacheClient]) -> Lookups:
