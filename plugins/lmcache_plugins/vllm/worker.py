@@ -113,18 +113,20 @@ class WorkerSide:
         filled_blocks = covered_tokens = 0
         begin = self._clock()
         if self._chunks is not None and len(order.tokens):
-            mask = self._chunks.retrieve(
-                order.tokens,
-                PagedKV(order.block_ids, order.first_block),
-                salt=order.salt,
-                variant=order.variant,
-                request_id=order.request_id,
-                skip_tokens=first_token,
-            )
-            covered_tokens = min(int(mask.sum()), wanted_tokens)
-            filled_blocks = -(-covered_tokens // self._block_tokens)  # only a prompt's last one can be filled in part
-            if filled_blocks < len(order.block_ids):  # a cache that is unhealthy keeps what the lookup promised
-                self._give_up(order)
+            try:
+                mask = self._chunks.retrieve(
+                    order.tokens,
+                    PagedKV(order.block_ids, order.first_block),
+                    salt=order.salt,
+                    variant=order.variant,
+                    request_id=order.request_id,
+                    skip_tokens=first_token,
+                )
+                covered_tokens = min(int(mask.sum()), wanted_tokens)
+                filled_blocks = -(-covered_tokens // self._block_tokens)  # only a prompt's last one can be part full
+            finally:
+                if filled_blocks < len(order.block_ids):  # a cache that is unhealthy keeps what the lookup promised
+                    self._give_up(order)
         loaded_tokens = max(0, covered_tokens - first_token)
         self._tally.add("load_seconds", self._clock() - begin)
         self._tally.add("loaded_tokens", loaded_tokens)

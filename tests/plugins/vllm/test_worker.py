@@ -62,6 +62,18 @@ def test_a_short_load_gives_up_what_was_promised(tally: Tally) -> None:
     assert (short.released, whole.released) == ([("s", "v", "r")], [])
 
 
+def test_a_load_that_raises_gives_up_what_was_promised(tally: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise OSError("the memory is gone")
+
+    memory = Memory(16)
+    monkeypatch.setattr(memory, "retrieve", broken)
+    worker = side(memory, tally)
+    worker.start_loads(load())
+    assert worker.take_ended(StepPlan()) == ({"r"}, {5, 6, 7, 8})
+    assert memory.released == [("s", "v", "r")]
+
+
 def test_blocks_that_vllm_computed_are_never_reported(tally: Tally) -> None:
     worker = side(Memory(0), tally)
     worker.start_loads(load(first=3))
