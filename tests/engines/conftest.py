@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from tests.engines.engine import Answer, Engine, Fleet
 from tests.engines.model import model_folder
-from tests.engines.plans import plans
+from tests.engines.plans import PAGES, QUICK, plans
 from tests.engines.prompts import growing, twenty
+from tests.engines.tiny import tiny_folder
 from tests.redis_server import RedisServer
 from tests.serve_process import ServeProcess
 
@@ -36,10 +37,19 @@ def redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+def stock() -> Iterator[RedisServer]:
+    """The store behind the cache server."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def server(stock: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     """A cache server that all engines share."""
     folder = tmp_path_factory.mktemp("s")
-    with ServeProcess(folder, max_local_cpu_size=1.0, chunk_size=64) as process:
+    settings: dict[str, object] = {"max_local_cpu_size": 1.0, "chunk_size": 64, "remote_url": stock.url, **PAGES}
+    settings |= {f"extra_config.{name}": value for name, value in QUICK.items()}
+    with ServeProcess(folder, **settings) as process:
         yield process
 
 
@@ -50,22 +60,46 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of the models, by name."""
+    smol = model_folder()
+    return {"smol": smol, "tiny": tiny_folder(tmp_path_factory.mktemp("models") / "tiny", smol)}
+
+
+@pytest.fixture(scope="session")
 def fleet(
-    store: Path, redis: RedisServer, server: ServeProcess, tmp_path_factory: pytest.TempPathFactory
+    models: dict[str, Path],
+    store: Path,
+    redis: RedisServer,
+    server: ServeProcess,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Fleet]:
     """Engines by name, in the order in which the tests use them."""
-    logs = tmp_path_factory.mktemp("logs")
-    found = Fleet(model_folder(), plans(store=store, redis_url=redis.url, server_address=server.address), logs)
+    found = Fleet(
+        models,
+        plans(store=store, redis_url=redis.url, server_address=server.address),
+        tmp_path_factory.mktemp("logs"),
+    )
     yield found
     found.stop()
 
 
 @pytest.fixture(scope="session")
-def expected(fleet: Fleet) -> list[Answer]:
+def tiny_expected(fleet: Fleet) -> list[Answer]:
     """What vLLM answers without a connector: the twenty prompts, then the growing ones."""
-    engine = fleet.take("plain")
+    engine = fleet.take("tiny plain")
     try:
         return [*engine.answer(PROMPTS), *engine.answer(GROWING, GROWING_TOKENS)]
+    finally:
+        engine.stop()
+
+
+@pytest.fixture(scope="session")
+def expected(fleet: Fleet) -> list[Answer]:
+    """What vLLM answers the twenty prompts with the other model."""
+    engine = fleet.take("plain")
+    try:
+        return engine.answer(PROMPTS)
     finally:
         engine.stop()
 
@@ -77,9 +111,8 @@ def tokens_of() -> Callable[[list[Answer]], list[list[int]]]:
 
 
 @pytest.fixture(scope="module")
-def open_engine(fleet: Fleet, expected: list[Answer]) -> Iterator[Callable[[str], Engine]]:
+def open_engine(fleet: Fleet) -> Iterator[Callable[[str], Engine]]:
     """Takes engines of the fleet, and ends them with the module."""
-    del expected  # first of all, so that engines start in their order
     taken: list[Engine] = []
 
     def take(name: str) -> Engine:

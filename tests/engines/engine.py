@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import importlib
+import multiprocessing
 import os
-import subprocess
-import sys
-import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+from tests.engines.environment import FOREIGN
 
 _START_S = 500.0
 _ANSWER_S = 300.0
@@ -23,6 +25,24 @@ CONNECTOR = {
     "kv_role": "kv_both",
     "kv_load_failure_policy": "recompute",
 }
+
+ARGUMENTS = {
+    "dtype": "float32",
+    "max_model_len": 1024,
+    "enforce_eager": True,
+    "block_size": 32,
+    "enable_prefix_caching": False,
+    "disable_log_stats": False,
+    "distributed_executor_backend": "uni",
+}
+"""vLLM's, of every engine that does not say otherwise."""
+
+_MAIN = "tests.engines.engine_main"
+
+CONTEXT = multiprocessing.get_context("forkserver")
+"""Engines are copies of a process that has imported vLLM, which takes longer than the start of an engine."""
+
+CONTEXT.set_forkserver_preload([_MAIN])
 
 
 @dataclass(frozen=True)
@@ -40,12 +60,14 @@ class Settings:
     """What distinguishes one engine from the others.
 
     Attributes:
+        model: Which of the models; ``smol`` answers in English, ``tiny`` at once.
         extra: ``kv_connector_extra_config``; None for no connector.
         vllm: Further arguments of vLLM's.
         transfer: Further keys of ``kv_transfer_config``.
     """
 
     extra: dict[str, Any] | None = None
+    model: str = "smol"
     vllm: dict[str, Any] = field(default_factory=dict)
     transfer: dict[str, Any] = field(default_factory=dict)
 
@@ -61,95 +83,62 @@ class Engine:
     """
 
     def __init__(self, name: str, model: Path, settings: Settings, logs: Path) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="lmv-")  # a socket's path is short
-        address = f"{self._folder.name}/s"
-        self._listener = Listener(address, "AF_UNIX")
         self.log = logs / f"{name}.log"
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.engines.engine_main", address],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=engine_environ(),
-            )
-        self._arguments = {
-            "model": str(model),
-            "dtype": "float32",
-            "max_model_len": 1024,
-            "enforce_eager": True,
-            "block_size": 32,
-            "enable_prefix_caching": False,
-            "disable_log_stats": False,
-            "distributed_executor_backend": "uni",
-            **settings.vllm,
-            "transfer": None
-            if settings.extra is None
-            else {**CONNECTOR, **settings.transfer, "kv_connector_extra_config": settings.extra},
-        }
-        self._line: Connection | None = None
-        self._dead = threading.Event()
+        self.log.touch()
+        self._line, theirs = CONTEXT.Pipe()
+        self._process = CONTEXT.Process(target=_run, args=(theirs, str(self.log)), name=name)
+        self._process.start()
+        theirs.close()  # so that the line ends with the process
+        self._ready = False
+        transfer = None
+        if settings.extra is not None:
+            transfer = {**CONNECTOR, **settings.transfer, "kv_connector_extra_config": settings.extra}
+        self._line.send({**ARGUMENTS, "model": str(model), **settings.vllm, "transfer": transfer})
 
     def ask(self, name: str, **options: Any) -> Any:
         """Call a function inside the engine, ``module:function`` or one of `tests.engines.inside`; wait for it."""
-        self.begin(name, **options)
-        return self.end()
-
-    def begin(self, name: str, **options: Any) -> None:
-        """Call a function without waiting for what it gives; see `end`."""
         full = name if ":" in name else f"tests.engines.inside:{name}"
         self._connected().send((full, options))
-
-    def end(self) -> Any:
-        """Wait for what the function that was called gives."""
         return self._receive(_ANSWER_S)
 
-    def answer(self, prompts: Sequence[str], tokens: int = 6, salt: str | None = None) -> list[Answer]:
-        """Answer prompts together at temperature 0."""
-        self.begin_answers(prompts, tokens, salt)
-        return self.answers()
+    def answer(
+        self,
+        prompts: Sequence[str],
+        tokens: int = 6,
+        *,
+        salt: str | None = None,
+        adapter: tuple[str, str] | None = None,
+    ) -> list[Answer]:
+        """Answer prompts together at temperature 0.
 
-    def begin_answers(self, prompts: Sequence[str], tokens: int = 6, salt: str | None = None) -> None:
-        """Have prompts answered; see `answers`."""
-        self.begin("tests.engines.engine_main:answer", prompts=list(prompts), tokens=tokens, salt=salt)
-
-    def answers(self) -> list[Answer]:
-        """Wait for the answers."""
-        return [Answer(**answer) for answer in self.end()]
+        Args:
+            prompts: Texts.
+            tokens: How many to generate for each.
+            salt: The tenant's.
+            adapter: Name and folder of a LoRA adapter.
+        """
+        options = {"prompts": list(prompts), "tokens": tokens, "salt": salt, "adapter": adapter}
+        return [Answer(**answer) for answer in self.ask(f"{_MAIN}:answer", **options)]
 
     def stop(self) -> None:
         """End it as its user would, and wait; nothing where it has ended."""
-        if self._process.poll() is not None:
+        if self._process.exitcode is not None:
             return
-        if self._line is not None:
+        with contextlib.suppress(OSError):
             self._line.send(None)
-            self._line.close()
-        else:
-            self._process.terminate()
-        try:
-            self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
+        self._line.close()
+        self._process.join(_STOP_S)
+        if self._process.exitcode is None:
             self._process.kill()
-            self._process.wait(_STOP_S)
-        self._listener.close()
-        self._folder.cleanup()
+            self._process.join(_STOP_S)
 
     def _connected(self) -> Connection:
-        if self._line is None:
-            watch = threading.Thread(target=self._unblock_accept, daemon=True)
-            watch.start()
-            self._line = self._listener.accept()
-            self._line.send(self._arguments)
+        if not self._ready:
             self._receive(_START_S)
+            self._ready = True
         return self._line
 
-    def _unblock_accept(self) -> None:
-        self._process.wait()  # an engine that dies before it connects: the accept below it must end
-        if self._line is None:
-            self._listener.close()
-
     def _receive(self, timeout_s: float) -> Any:
-        assert self._line is not None
         if not self._line.poll(timeout_s):
             raise AssertionError(f"the engine gave no answer in {timeout_s} s\n{self._tail()}")
         try:
@@ -163,17 +152,29 @@ class Engine:
         return self.log.read_text(errors="replace")[-4000:]
 
 
+def _run(line: Connection, log: str) -> None:
+    """Be an engine; in its process."""
+    out = os.open(log, os.O_WRONLY | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(out, stream)
+    os.close(out)
+    try:
+        importlib.import_module(_MAIN).main(line)
+    finally:
+        atexit._run_exitfuncs()  # as at the end of any other process; multiprocessing leaves them out
+
+
 class Fleet:
-    """Engines by name. While one is used, the next one starts: that takes a core for half a minute.
+    """Engines by name. While one is used, the next one starts: that takes a core for some seconds.
 
     Args:
-        model: Folder of the model.
+        models: Folders of the models, by the names that the settings use.
         plans: Settings in the order of use.
         logs: Folder of logs.
     """
 
-    def __init__(self, model: Path, plans: Mapping[str, Settings], logs: Path) -> None:
-        self._model, self._plans, self._logs = model, plans, logs
+    def __init__(self, models: Mapping[str, Path], plans: Mapping[str, Settings], logs: Path) -> None:
+        self._models, self._plans, self._logs = models, plans, logs
         self._running: dict[str, Engine] = {}
 
     def take(self, name: str) -> Engine:
@@ -182,7 +183,8 @@ class Fleet:
         following = list(self._plans)[list(self._plans).index(name) + 1 :]
         if following:
             self._start(following[0])
-        return self._running.pop(name) if engine else engine
+        del self._running[name]
+        return engine
 
     def stop(self) -> None:
         """End those that nobody took."""
@@ -191,11 +193,12 @@ class Fleet:
 
     def _start(self, name: str) -> Engine:
         if name not in self._running:
-            self._running[name] = Engine(name, self._model, self._plans[name], self._logs)
+            settings = self._plans[name]
+            self._running[name] = Engine(name, self._models[settings.model], settings, self._logs)
         return self._running[name]
 
 
 def engine_environ(**added: str) -> dict[str, str]:
     """The environment without the user's settings of vLLM and the cache; one thread, as two engines may run."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LMCACHE_", "VLLM_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2]), **added}

@@ -106,8 +106,12 @@ class OpenAIServer:
                 found[name] = found.get(name, 0) + float(value)
         return found
 
+    def health(self) -> int:
+        """The status of its own ``/health``."""
+        return httpx.get(f"{self.url}/health", timeout=5.0).status_code
+
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/health", timeout=5.0).status_code == httpx.codes.OK
+            return self.health() == httpx.codes.OK
         except httpx.HTTPError:
             return False

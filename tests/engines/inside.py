@@ -44,6 +44,79 @@ def cache_metrics(llm: Any) -> dict[str, float]:
     return found
 
 
+def workers(llm: Any) -> list[dict[str, Any]]:
+    """What each worker says of itself, of the first rank first."""
+    return list(llm.collective_rpc(_card))
+
+
+def flush_workers(llm: Any) -> bool:
+    """Wait until what each worker stored is in every tier of its."""
+    return all(llm.collective_rpc(_flush))
+
+
+def forget_workers(llm: Any) -> None:
+    """Empty tier 0 of each worker."""
+    llm.collective_rpc(_forget)
+
+
+def break_loads(llm: Any, *, rank: int) -> None:
+    """Make every load of one worker raise, until `mend_workers`."""
+    llm.collective_rpc(_break_loads, args=(rank,))
+
+
+def mend_workers(llm: Any) -> None:
+    """Undo every `break_loads`."""
+    llm.collective_rpc(_mend)
+
+
+def _break_loads(worker: Any, rank: int) -> None:
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("retrieve is broken")
+
+    connector = get_kv_transfer_group()
+    if connector._card.rank == rank:
+        chunks = connector._cache.chunks
+        _WHOLE[1, "retrieve"] = (chunks, chunks.retrieve)
+        chunks.retrieve = broken
+
+
+def _mend(worker: Any) -> None:
+    mend(None)
+
+
+def _card(worker: Any) -> dict[str, Any]:
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    connector = get_kv_transfer_group()
+    cache = connector._cache
+    return {
+        "rank": (connector._card.rank, connector._card.world_size),
+        "reason": connector._reason,
+        "promises": cache.manager.storage.promises if cache.manager else 0,
+    }
+
+
+def _flush(worker: Any) -> bool:
+    return _manager().storage.flush(60.0)
+
+
+def _forget(worker: Any) -> None:
+    _manager().storage.local.clear()
+
+
+def drop_loads(llm: Any) -> None:
+    """Have loads leave their blocks as they are, and say that they filled them, until `mend`."""
+    from lmcache_plugins.vllm.paged import PagedAdapter
+
+    def scatter(self: PagedAdapter, payload: memoryview, kv: Any, start: int) -> None:
+        pass
+
+    _WHOLE[1, "scatter"] = (PagedAdapter, PagedAdapter.scatter)
+    PagedAdapter.scatter = scatter  # type: ignore[method-assign]
+
+
 def page(llm: Any) -> str:
     """Where the cache's own pages are."""
     http = _manager().http

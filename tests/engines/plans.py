@@ -10,6 +10,9 @@ from tests.engines.engine import Settings
 QUICK = {"ping_interval": 0.5, "ping_timeout": 0.4, "waiting_time_for_recovery": 0.5}
 """Health checks that notice and recover within a test."""
 
+PAGES = {"internal_api_server_enabled": True, "internal_api_server_port_start": 0}
+"""The cache's own pages, on any free port."""
+
 
 def plans(*, store: Path, redis_url: str, server_address: str) -> dict[str, Settings]:
     """Give each engine's settings."""
@@ -18,24 +21,39 @@ def plans(*, store: Path, redis_url: str, server_address: str) -> dict[str, Sett
         return {f"lmcache.{name}": value for name, value in {"chunk_size": 64, **values}.items()}
 
     file_url = f"file://{store}"
-    pages = {"internal_api_server_enabled": True, "internal_api_server_port_start": 0}
+    two = {"tensor_parallel_size": 2, "distributed_executor_backend": "mp"}
+    in_server = keys(mode="server", server_address=server_address)
+
+    def tiny(extra: dict[str, Any] | None = None, **vllm: Any) -> Settings:
+        return Settings(extra, "tiny", vllm)
+
+    kept = keys(remote_url=file_url)
     return {
-        "plain": Settings(),
-        "file cold": Settings(keys(remote_url=file_url, **pages)),
+        "tiny plain": tiny(),
+        "blocks of 128": tiny(kept, block_size=128),
+        "blocks of 128, again": tiny(kept, block_size=128, enable_prefix_caching=True),
+        "blocks of 64": tiny(kept, block_size=64),
+        "blocks of 64, again": tiny(kept, block_size=64, enable_prefix_caching=True),
+        "file cold": tiny(keys(remote_url=file_url, **PAGES)),
         # A cache of 416 tokens: long requests preempt each other. Steps of 96 tokens: prefill in pieces.
-        "file warm": Settings(
-            keys(remote_url=file_url),
-            {
-                "enable_prefix_caching": True,
-                "num_gpu_blocks_override": 14,
-                "max_num_batched_tokens": 96,
-                "max_num_seqs": 4,
-                "max_model_len": 416,
-            },
+        "file warm": tiny(
+            kept,
+            enable_prefix_caching=True,
+            num_gpu_blocks_override=14,
+            max_num_batched_tokens=96,
+            max_num_seqs=4,
+            max_model_len=416,
         ),
-        "redis cold": Settings(keys(remote_url=redis_url, blocking_timeout_secs=1.0, extra_config=QUICK)),
+        "adapters": tiny(keys(), enable_lora=True, max_lora_rank=8, max_loras=2),
+        "plain": Settings(),
+        "redis cold": Settings(keys(remote_url=redis_url, blocking_timeout_secs=1.0, extra_config=QUICK, **PAGES)),
         "redis warm": Settings(
             keys(remote_url=redis_url, blocking_timeout_secs=1.0, extra_config=QUICK, async_load=False)
         ),
-        "server": Settings(keys(mode="server", server_address=server_address)),
+        "server": Settings(in_server),
+        "two ranks, plain": tiny(**two),
+        "two ranks": tiny(kept, **two),
+        "two ranks, again": tiny(kept, **two),
+        "two ranks, server": tiny(in_server, **two),
+        "one rank": tiny(kept),
     }

@@ -14,7 +14,8 @@ TokensOf = Callable[[list[Answer]], list[list[int]]]
 
 
 @pytest.fixture(scope="module")
-def cold(open_engine: Callable[[str], Engine]) -> Engine:
+def cold(open_engine: Callable[[str], Engine], tiny_expected: list[Answer]) -> Engine:
+    del tiny_expected  # engines start in their order
     return open_engine("file cold")
 
 
@@ -23,8 +24,10 @@ def cold_answers(cold: Engine) -> list[Answer]:
     return cold.answer(PROMPTS)
 
 
-def test_a_cold_cache_changes_no_token(cold_answers: list[Answer], expected: list[Answer], tokens_of: TokensOf) -> None:
-    assert tokens_of(cold_answers) == tokens_of(expected[:20])
+def test_a_cold_cache_changes_no_token(
+    cold_answers: list[Answer], tiny_expected: list[Answer], tokens_of: TokensOf
+) -> None:
+    assert tokens_of(cold_answers) == tokens_of(tiny_expected[:20])
 
 
 def test_the_format_names_how_blocks_are_arranged(cold: Engine) -> None:
@@ -35,13 +38,30 @@ def test_the_format_names_how_blocks_are_arranged(cold: Engine) -> None:
 
 
 def test_the_same_process_answers_from_memory(
-    cold: Engine, cold_answers: list[Answer], expected: list[Answer], tokens_of: TokensOf
+    cold: Engine, cold_answers: list[Answer], tiny_expected: list[Answer], tokens_of: TokensOf
 ) -> None:
     answers = cold.answer(PROMPTS)
-    assert tokens_of(answers) == tokens_of(expected[:20])
+    assert tokens_of(answers) == tokens_of(tiny_expected[:20])
     full = [(answer.prompt_tokens - 1) // 32 * 32 for answer in answers]
     chunks = [min(limit, answer.prompt_tokens // 64 * 64) for limit, answer in zip(full, answers, strict=True)]
     assert [answer.cached_tokens for answer in answers] == chunks
+
+
+def test_kv_that_is_not_loaded_would_be_seen_in_every_answer(
+    cold: Engine, cold_answers: list[Answer], tiny_expected: list[Answer]
+) -> None:
+    """What the other tests rest on: the model's answers follow from the KV of the whole prompt."""
+    cold.ask("drop_loads")
+    try:
+        answers = cold.answer([f"No. {prompt}" for prompt in PROMPTS])  # leaves its own in the blocks
+        answers = cold.answer(PROMPTS)
+    finally:
+        cold.ask("mend")
+    loaded = [
+        (answer.tokens, one.tokens) for answer, one in zip(answers, tiny_expected, strict=False) if answer.cached_tokens
+    ]
+    assert len(loaded) > 15
+    assert all(tokens != expected for tokens, expected in loaded)
 
 
 def test_the_cache_and_vllm_count_the_same_tokens(cold: Engine, cold_answers: list[Answer]) -> None:
@@ -67,16 +87,16 @@ def test_the_health_page_says_healthy(cold: Engine) -> None:
         assert json.load(response)["healthy"] is True
 
 
-def test_tenants_never_meet(cold: Engine, cold_answers: list[Answer], expected: list[Answer]) -> None:
+def test_tenants_never_meet(cold: Engine, cold_answers: list[Answer], tiny_expected: list[Answer]) -> None:
     prompt = PROMPTS[:1]
     first, again, other = (cold.answer(prompt, salt=salt)[0] for salt in ("a", "a", "b"))
     assert (first.cached_tokens, again.cached_tokens > 0, other.cached_tokens) == (0, True, 0)
-    assert first.tokens == again.tokens == other.tokens == expected[0].tokens
+    assert first.tokens == again.tokens == other.tokens == tiny_expected[0].tokens
 
 
 @pytest.mark.parametrize("hook", ["match", "allocated", "saves", "finished", "start_loads", "take_ended", "save"])
 def test_a_hook_that_fails_changes_no_token(
-    cold: Engine, cold_answers: list[Answer], expected: list[Answer], tokens_of: TokensOf, hook: str
+    cold: Engine, cold_answers: list[Answer], tiny_expected: list[Answer], tokens_of: TokensOf, hook: str
 ) -> None:
     names = {"match": "get_num_new_matched_tokens", "allocated": "update_state_after_alloc"}
     names |= {"saves": "build_connector_meta", "finished": "request_finished", "start_loads": "start_load_kv"}
@@ -87,7 +107,7 @@ def test_a_hook_that_fails_changes_no_token(
         answers = cold.answer(PROMPTS[:8])
     finally:
         cold.ask("mend")
-    assert tokens_of(answers) == tokens_of(expected[:8])
+    assert tokens_of(answers) == tokens_of(tiny_expected[:8])
     assert cold.ask("metrics").get(counter, 0) > 0
 
 
@@ -109,17 +129,17 @@ def warm(cold: Engine, cold_answers: list[Answer], open_engine: Callable[[str], 
     return open_engine("file warm")
 
 
-def test_a_new_process_answers_from_the_folder(warm: Engine, expected: list[Answer], tokens_of: TokensOf) -> None:
+def test_a_new_process_answers_from_the_folder(warm: Engine, tiny_expected: list[Answer], tokens_of: TokensOf) -> None:
     answers = warm.answer(PROMPTS)
-    assert tokens_of(answers) == tokens_of(expected[:20])
+    assert tokens_of(answers) == tokens_of(tiny_expected[:20])
     assert warm.ask("metrics")["lmcache:connector_loaded_tokens_total"] > 0
 
 
 def test_preempted_requests_resume_and_end_as_if_nothing_had_been(
-    warm: Engine, expected: list[Answer], tokens_of: TokensOf
+    warm: Engine, tiny_expected: list[Answer], tokens_of: TokensOf
 ) -> None:
     answers = warm.answer(GROWING, GROWING_TOKENS)
-    assert tokens_of(answers) == tokens_of(expected[20:])
+    assert tokens_of(answers) == tokens_of(tiny_expected[20:])
     assert warm.ask("metrics")["vllm:num_preemptions_total"] > 0
 
 

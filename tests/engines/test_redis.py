@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.engines.cache_page import wait_for_status
 from tests.engines.conftest import PROMPTS
 from tests.engines.engine import Answer, Engine
 from tests.redis_server import RedisServer
@@ -123,6 +124,29 @@ def test_a_spoilt_value_is_met_once(cold: Engine, redis: RedisServer, some: list
     before = cold.ask("metrics")["lmcache:connector_failed_tokens_total"]
     cold.answer(SOME)
     assert cold.ask("metrics")["lmcache:connector_failed_tokens_total"] == before
+
+
+def test_the_page_of_the_engines_cache_names_a_dead_store(
+    cold: Engine, redis: RedisServer, some: list[list[int]], tokens_of: TokensOf
+) -> None:
+    fill(cold, redis)
+    page = cold.ask("page")
+    wait_for_status(page, 200)
+    redis.kill()
+    try:
+        verdict = wait_for_status(page, 503)
+        before = cold.ask("metrics")
+        answers = cold.answer(SOME)
+        after = cold.ask("metrics")
+    finally:
+        redis.start()
+    assert verdict["reason"].startswith(f"check 'RemoteBackendHealthCheck({redis.url})' fails: ")
+    assert tokens_of(answers) == some
+    for name in ("vllm:external_prefix_cache_hits_total", "lmcache:connector_hit_tokens_total"):
+        assert after[name] == before[name]
+    assert wait_for_status(page, 200)["reason"] == ""
+    fill(cold, redis)  # for the tests behind this one
+    assert sum(answer.cached_tokens for answer in cold.answer(SOME)) > 500
 
 
 @pytest.fixture(scope="module", params=["beside the steps", "in the steps"])

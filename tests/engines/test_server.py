@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.engines.cache_page import wait_for_status
 from tests.engines.conftest import PROMPTS
 from tests.engines.engine import Answer, Engine
 from tests.engines.http_server import OpenAIServer
 from tests.engines.model import model_folder
+from tests.redis_server import RedisServer
 from tests.serve_process import ServeProcess
 
 TOKENS = 6
@@ -110,6 +113,51 @@ def test_a_frozen_server_changes_no_text(
     finally:
         timer.join()
         server.send(signal.SIGCONT)
+
+
+def test_while_the_store_is_dead_vllm_is_well_the_cache_names_it_and_the_counters_say_why(
+    openai: OpenAIServer,
+    server: ServeProcess,
+    stock: RedisServer,
+    expected: list[Answer],
+    text_of: Callable[[list[int]], str],
+) -> None:
+    texts = [text_of(answer.tokens) for answer in expected[:20]]
+    asked_tokens = sum(answer.prompt_tokens for answer in expected[:20])
+    page = server.addresses["http"]
+    wait_for_status(page, 200)
+    stock.kill()
+    try:
+        verdict = wait_for_status(page, 503)
+        before = openai.metrics()
+        assert (ask_all(openai), openai.health()) == (texts, 200)
+        dead = grown(before, openai.metrics())
+    finally:
+        stock.start()
+    assert verdict["reason"].startswith(f"check 'RemoteBackendHealthCheck({stock.url})' fails: ")
+    assert dead == {"asked": asked_tokens, "hit": 0, "ours": {"requested": asked_tokens}}
+    assert wait_for_status(page, 200)["reason"] == ""
+    ask_all(openai)  # what the server has of the prompts by now
+    before = openai.metrics()
+    assert (ask_all(openai), openai.health()) == (texts, 200)
+    back = grown(before, openai.metrics())
+    assert back["asked"] == asked_tokens
+    assert back["hit"] > 0.7 * asked_tokens
+    assert back["ours"] == {"requested": asked_tokens, "hit": back["hit"], "loaded": back["hit"]}
+
+
+def grown(before: dict[str, float], after: dict[str, float]) -> dict[str, Any]:
+    """Tokens by vLLM's counters, and by ours as far as they have moved."""
+
+    def of(name: str) -> float:
+        return after[name] - before.get(name, 0)
+
+    ours = {name: of(f"lmcache:connector_{name}_tokens_total") for name in ("requested", "hit", "loaded", "failed")}
+    return {
+        "asked": of("vllm:external_prefix_cache_queries_total"),
+        "hit": of("vllm:external_prefix_cache_hits_total"),
+        "ours": {name: tokens for name, tokens in ours.items() if tokens},
+    }
 
 
 def test_vllm_is_well_at_the_end(openai: OpenAIServer) -> None:
