@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from lmcache_core.config.fields import field_at, item_model, leaf_paths, table_model
+from lmcache_core.config.items import ItemLeaf, split_path
 from lmcache_core.config.origin import KeyPath, Layer, key_text
 from lmcache_core.config.secrets import shows_input
 from lmcache_core.config.sentences import sentence
@@ -36,9 +37,11 @@ class Environment:
     Attributes:
         layer: Claimed variables as a tree of typed values.
         wrong: Path, variable and sentence of each value that cannot be read.
+        items: Values of single keys within entries of lists, which have no place of their own in a tree.
     """
 
     layer: Layer
+    items: list[ItemLeaf] = field(default_factory=list)
     wrong: list[tuple[KeyPath, str]] = field(default_factory=list)
 
 
@@ -72,7 +75,7 @@ def variable_names(model: type[BaseModel]) -> list[str]:
 def claims(model: type[BaseModel], name: str) -> bool:
     """Tell whether a model has the key that a variable names, spelt exactly."""
     path = variable_path(name)
-    return variable_name(path) == name and "" not in path and _field_of(model, path) is not None
+    return variable_name(path) == name and "" not in path and _claimed_field(model, path) is not None
 
 
 def read_environment(model: type[BaseModel], variables: Mapping[str, str], core_keys: frozenset[str]) -> Environment:
@@ -87,12 +90,15 @@ def read_environment(model: type[BaseModel], variables: Mapping[str, str], core_
     texts: dict[str, str] = {}
     for name, text in sorted(variables.items()):
         path = variable_path(name)
-        found = _field_of(model, path)
+        found = _claimed_field(model, path)
         if found is None:
             continue
         value, problem = _read(found, text, name=str(path[-1]), is_core=_is_core(path, core_keys))
+        split = split_path(model, path)
         if problem:
             result.wrong.append((path, problem))
+        elif split is not None:
+            result.items.append(ItemLeaf(name, split, value))
         else:
             texts[name] = json.dumps(value)
     result.layer.tree.update(_EnvironmentSource(model, texts)())
@@ -116,6 +122,11 @@ class _EnvironmentSource(EnvSettingsSource):
         """Every value is JSON."""
         del field
         return True
+
+
+def _claimed_field(model: type[BaseModel], path: KeyPath) -> FieldInfo | None:
+    split = split_path(model, path)
+    return _field_of(model, path) if split is None else _field_of(split.model, split.rest)
 
 
 def _field_of(model: type[BaseModel], path: KeyPath) -> FieldInfo | None:

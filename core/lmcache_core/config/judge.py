@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from lmcache_core.config.environment import read_environment
+from lmcache_core.config.items import lay_items
 from lmcache_core.config.judgement import Judgement
 from lmcache_core.config.known import Known
 from lmcache_core.config.model import CoreConfig, ExtraConfig, TableOwner, build_model
-from lmcache_core.config.origin import Layer, Merged, merge, one_line
+from lmcache_core.config.origin import Layer, Merged, Origin, merge, one_line
 from lmcache_core.config.problem import Problem
 from lmcache_core.config.unknown import Claims, unused_warning
 
@@ -56,13 +57,20 @@ def judge(
     model = build_model(owners)
     claims = Claims(model, known.unloaded if known is not None else {}, knows_plugins=known is not None)
     environment = read_environment(model, claims.of_environment(environ), _CORE_KEYS)
-    layers = (document, environment.layer, overrides)
-    merged = merge([each.replaced(claims.of_layer(each)) for each in layers])
+    given, over = (
+        [each.replaced(claims.of_layer(each)) for each in (document, environment.layer)],
+        claims.of_layer(overrides),
+    )
+    merged = merge(given)
+    unplaced = lay_items(merged, environment.items)
+    merged.lay(overrides.replaced(over))
     judgement = Judgement(model, merged, {owner.settings.table: owner.plugin for owner in owners}, known)
     for each in claims.problems:
         judgement.note(each.path, each.sentence, each.origin)
     for path, text in environment.wrong:
         judgement.note(path, text, environment.layer.origin(path))
+    for variable, path, text in unplaced:
+        judgement.note(path, text, Origin("env", variable, 0, path))
     values = judgement.run()
     return Verdict(
         values=values,

@@ -107,6 +107,10 @@ class Merged:
         """Tell where the effective value of a key was written, or that it is the default."""
         return self.origin(path) if self.given(path) else DEFAULT
 
+    def lay(self, layer: Layer) -> None:
+        """Put one more source over the others; a list is replaced as a whole."""
+        _lay(self.tree, layer.tree, (), layer, self.layers)
+
     def given(self, path: KeyPath) -> bool:
         """Tell whether any source has the key."""
         return has(self.tree, path)
@@ -116,7 +120,7 @@ def merge(layers: Sequence[Layer]) -> Merged:
     """Put layers over each other, the last one on top; a list is replaced as a whole."""
     merged = Merged()
     for layer in layers:
-        _lay(merged.tree, layer.tree, (), layer, merged.layers)
+        merged.lay(layer)
     return merged
 
 
@@ -129,6 +133,8 @@ def _lay(below: Tree, above: Mapping[str, Any], path: KeyPath, layer: Layer, lay
             below[key] = table if isinstance(table, dict) else {}
             _lay(below[key], value, here, layer, layers)
         else:
+            for inner in [known for known in layers if len(known) > len(here) and known[: len(here)] == here]:
+                del layers[inner]  # what lay within, such as a key of an entry of a list, is gone
             below[key] = value
 
 

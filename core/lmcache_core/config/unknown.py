@@ -19,7 +19,8 @@ from lmcache_core.config.environment import (
     variable_names,
     variable_path,
 )
-from lmcache_core.config.fields import fields_of, item_model, table_model
+from lmcache_core.config.fields import fields_of, item_model, leaf_paths, table_model
+from lmcache_core.config.items import split_path
 from lmcache_core.config.lmcache_names import (
     FOREIGN_VARIABLES,
     RETIRED_KEYS,
@@ -83,7 +84,7 @@ class Claims:
             self.services.append(name)
         elif is_unused_variable(name) or self._is_unused_leaf(name):
             self.unused.append(name)
-        elif self.knows_plugins or variable_path(name.upper())[0] != EXTRA:
+        elif self.knows_plugins or EXTRA not in variable_path(name.upper()):
             self.problems.append(Problem(origin, origin.names, self._unknown_variable(name)))
         return False
 
@@ -103,6 +104,10 @@ class Claims:
         return self._misspelt_variable(name.upper().removeprefix(PREFIX), path)
 
     def _misspelt_variable(self, stem: str, path: KeyPath) -> str:
+        split = split_path(self.model, path)
+        if split is not None:
+            known = [variable_name((*split.place, split.entry, *leaf)) for leaf in leaf_paths(split.model)]
+            return "unknown variable" + suggestion(PREFIX + stem, known, show=str)
         stems = [known.removeprefix(PREFIX) for known in variable_names(self.model)]
         meant = respelt(stem, stems)
         if meant is not None:
