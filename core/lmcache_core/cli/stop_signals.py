@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import queue
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _SHELL_OFFSET = 128
+_LOOK_S = 0.2
+"""The system may hand a signal to another thread; this one would not notice while it only waits."""
 
 
 class StopSignals:
@@ -31,10 +36,13 @@ class StopSignals:
 
     def wait(self, timeout_s: float | None = None) -> signal.Signals | None:
         """Wait for the next signal; None when there is none in time."""
-        try:
-            return self._came.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
+        end_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = max(0.0, end_s - time.monotonic())
+            with contextlib.suppress(queue.Empty):
+                return self._came.get(timeout=min(left_s, _LOOK_S))
+            if not left_s:
+                return None
 
     def __enter__(self) -> StopSignals:
         for one in (*_ENDING, signal.SIGHUP):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 import pytest
 
@@ -56,3 +57,21 @@ def test_handlers_are_as_they_were() -> None:
         pass
 
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)] == before
+
+
+def test_a_signal_that_the_system_hands_to_another_thread_is_noted() -> None:
+    over = threading.Event()
+
+    def take() -> None:
+        over.wait(0.5)  # until the main thread waits
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        over.wait()
+
+    with StopSignals(lambda _code: None) as signals:
+        thread = threading.Thread(target=take)
+        thread.start()
+        came = signals.wait(10.0)
+        over.set()
+        thread.join()
+
+    assert came is signal.SIGTERM
