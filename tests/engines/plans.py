@@ -56,4 +56,6 @@ def plans(*, store: Path, redis_url: str, server_address: str) -> dict[str, Sett
         "two ranks, again": tiny(kept, **two),
         "two ranks, server": tiny(in_server, **two),
         "one rank": tiny(kept),
+        "whole prompts": tiny({**kept, "lmcache.save_unfull_chunk": True}),
+        "whole prompts, again": tiny({**kept, "lmcache.save_unfull_chunk": True}, enable_prefix_caching=True),
     }

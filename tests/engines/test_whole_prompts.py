@@ -1,0 +1,56 @@
+"""Prompts that are kept to their last token: vLLM loads them whole and computes one token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.engines.conftest import PROMPTS
+from tests.engines.engine import Answer, Engine
+
+TokensOf = Callable[[list[Answer]], list[list[int]]]
+
+
+@pytest.fixture(scope="module")
+def first(open_engine: Callable[[str], Engine], tiny_expected: list[Answer]) -> Engine:
+    del tiny_expected  # engines start in their order
+    engine = open_engine("whole prompts")
+    engine.answer(PROMPTS)
+    return engine
+
+
+@pytest.fixture(scope="module")
+def again(first: Engine, open_engine: Callable[[str], Engine]) -> Engine:
+    """A new process with vLLM's own prefix cache on, which has what the first one left in the folder."""
+    assert first.ask("flush")
+    return open_engine("whole prompts, again")
+
+
+def test_every_token_of_a_prompt_is_loaded(first: Engine, tiny_expected: list[Answer], tokens_of: TokensOf) -> None:
+    answers = first.answer(PROMPTS)
+    assert tokens_of(answers) == tokens_of(tiny_expected[:20])
+    assert [answer.cached_tokens for answer in answers] == [answer.prompt_tokens for answer in answers]
+
+
+def test_in_a_new_process_too(again: Engine, tiny_expected: list[Answer], tokens_of: TokensOf) -> None:
+    for _ in range(2):  # the second time vLLM itself has the blocks that are full
+        answers = again.answer(PROMPTS)
+        assert tokens_of(answers) == tokens_of(tiny_expected[:20])
+        assert [answer.cached_tokens for answer in answers] == [answer.prompt_tokens for answer in answers]
+
+
+def test_a_prompt_that_goes_on_differently_has_the_full_chunks(again: Engine) -> None:
+    answers = again.answer([f"{prompt} nothing" for prompt in PROMPTS])
+    assert all(answer.cached_tokens < answer.prompt_tokens for answer in answers)
+    assert sum(answer.cached_tokens for answer in answers) > 0
+
+
+def test_a_rest_that_does_not_come_is_computed(again: Engine, tiny_expected: list[Answer], tokens_of: TokensOf) -> None:
+    again.ask("break_hook", hook="start_loads", chance=0.5, seed=3)
+    try:
+        answers = again.answer(PROMPTS)
+    finally:
+        again.ask("mend")
+    assert tokens_of(answers) == tokens_of(tiny_expected[:20])
+    assert again.ask("metrics")["lmcache:connector_hook_errors_total{start_load_kv}"] > 0
+    assert again.ask("leaks") == {"tracked": 0, "loads": 0, "promises": 0, "reason": ""}
