@@ -55,8 +55,14 @@ class CacheEngine:
         self._adapters: dict[int, KVAdapter] = {}
         if access.format is not None:  # a tensor library that is not installed is said at start-up
             self._adapter(access.format.chunk_tokens)
+        self._disowned = False
         self._warn_lock = threading.Lock()
         self._warn_after: dict[str, float] = {}
+
+    def disown(self) -> None:
+        """Serve nothing more: in a forked child the tiers, their threads and their locks are the parent's."""
+        self._disowned = True
+        self.is_healthy = _never
 
     @property
     def chunk_tokens(self) -> int:
@@ -161,6 +167,8 @@ class CacheEngine:
 
     def release(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> bool:
         """Give up a lookup that no retrieve will follow; False if there is none. Works unhealthy too."""
+        if self._disowned:
+            return False
         try:
             return self._access.release(self._runs(tokens, salt, variant)[0], request_id)
         except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
@@ -168,6 +176,8 @@ class CacheEngine:
 
     def clear(self) -> list[Cleared]:
         """Drop every chunk of the tiers that are this instance's own; say what happened to each tier."""
+        if self._disowned:
+            return []
         try:
             return self._access.clear()
         except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
@@ -237,6 +247,8 @@ class CacheEngine:
         return adapter
 
     def _degraded(self, operation: str, answer: T) -> T:
+        if self._disowned:  # counting takes a lock
+            return answer
         self._metrics.degraded_requests.labels(operation).inc()
         self._warn(operation, "the cache is unhealthy, %s is skipped and the engine recomputes", operation)
         return answer
@@ -260,6 +272,10 @@ class CacheEngine:
 @dataclass
 class _Delivery:
     tokens: int = 0
+
+
+def _never() -> bool:
+    return False
 
 
 def _no_tokens(tokens: Any) -> Mask:

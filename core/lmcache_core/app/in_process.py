@@ -15,6 +15,7 @@ from lmcache_core.config.model import CoreConfig
 from lmcache_core.contracts.cache import KVAdapter
 from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.engine import CacheEngine
+from lmcache_core.forks import tell_after_fork
 from lmcache_core.instance import Instance
 from lmcache_core.loading import Loaded
 from lmcache_core.storage.guard import GuardedTier
@@ -82,6 +83,7 @@ class CacheManager:
             metrics=self.metrics,
             timeout_s=values.blocking_timeout_secs,
         )
+        tell_after_fork(self.engine, CacheEngine.disown)
 
     @classmethod
     def from_config(

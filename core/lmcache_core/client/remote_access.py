@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-import weakref
 from collections.abc import Sequence
 
 from lmcache_core.access.chunk_access import Reservation
@@ -21,6 +19,7 @@ from lmcache_core.client.requests import MakeRequest
 from lmcache_core.client.session import Session
 from lmcache_core.client.wish import Wish
 from lmcache_core.contracts.cache import Cleared
+from lmcache_core.forks import tell_after_fork
 from lmcache_core.storage.run import ChunkRun, Found
 from lmcache_core.threads import PeriodicThreadRegistry
 from lmcache_core.wire.address import ServerAddress
@@ -72,7 +71,7 @@ class RemoteAccess:
         self._threads = threads
         self._closed = False
         self._nudge_after_s = 0.0
-        _tell_after_fork(self)
+        tell_after_fork(self, RemoteAccess._forked)
         self.link.try_connect(ATTEMPT_S)
         self._start_keeper()
 
@@ -266,17 +265,6 @@ class RemoteAccess:
         self._starting = threading.Lock()
         self._keeper = self._threads = None
         self.link.disown()
-
-
-def _tell_after_fork(access: RemoteAccess) -> None:
-    reference = weakref.ref(access)
-
-    def forked() -> None:
-        found = reference()
-        if found is not None:
-            found._forked()  # noqa: SLF001 - of this module
-
-    os.register_at_fork(after_in_child=forked)
 
 
 def _check_format(session: Session, runs: Sequence[ChunkRun]) -> None:

@@ -6,7 +6,6 @@ import logging
 import os
 import time
 import uuid
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from lmcache_core.contracts.control import ThreadReport
 from lmcache_core.contracts.key import KeyNamespace
 from lmcache_core.contracts.layout import KVLayout
 from lmcache_core.errors import ConfigError
+from lmcache_core.forks import tell_after_fork
 from lmcache_core.memory.arena import Arena
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.metrics.server import ServerCollector, ServerTally
@@ -145,7 +145,7 @@ class ControlServer:
         lifeline = self._lifeline(endpoint, loop)
         desk = self._furnish(endpoint, lifeline, slow_calls, pools)
         self._parts = _Parts(endpoint, loop, lifeline, desk, slow_calls, pools)
-        _tell_after_fork(self)
+        tell_after_fork(self, ControlServer._forked)
         self._registry.register(self._collector)
 
     def start(self) -> None:
@@ -276,14 +276,3 @@ class ControlServer:
     def slow_count(self) -> int:
         """Calls that wait for further tiers."""
         return 0 if self._parts is None else len(self._parts.slow_calls[0])
-
-
-def _tell_after_fork(server: ControlServer) -> None:
-    reference = weakref.ref(server)
-
-    def forked() -> None:
-        found = reference()
-        if found is not None:
-            found._forked()  # noqa: SLF001 - of this module
-
-    os.register_at_fork(after_in_child=forked)
