@@ -126,8 +126,8 @@ class Staging:
 
 
 def _fitting(buffer: torch.Tensor, chunk: torch.Tensor) -> torch.Tensor:
-    """See as much of a buffer as a chunk has."""
-    return buffer[tuple(slice(size) for size in chunk.shape)]
+    """See as much of a buffer as a chunk has, in one piece: copies of pieces would go through further memory."""
+    return buffer.view(-1)[: chunk.numel()].view(chunk.shape)
 
 
 def _land(mark: Mark, buffer: torch.Tensor, target: torch.Tensor) -> None:

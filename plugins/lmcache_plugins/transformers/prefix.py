@@ -114,8 +114,9 @@ class PrefixStore:
 
     def _ends(self, tokens: int, prompt_tokens: int) -> list[int]:
         """Where what is kept of a sequence ends: with its full chunks, and with the prompt where that is kept whole."""
-        full_tokens = tokens - tokens % (self._cache.chunk_tokens or 1)
-        if not self._cache.save_unfull_chunk:
+        chunk_tokens = self._cache.chunk_tokens or 1
+        full_tokens = tokens - tokens % chunk_tokens
+        if not self._cache.save_unfull_chunk or prompt_tokens % chunk_tokens == 1:  # the last token is always computed
             return [full_tokens]
         return [prompt_tokens, full_tokens] if full_tokens > prompt_tokens else [prompt_tokens]
 

@@ -84,7 +84,9 @@ class SchedulerSide:
         """
         tracked = self._track(view)
         limit = self._limit(len(view.tokens))
-        wanted = view.reads and not view.refusal and self._options.loads and limit > computed_tokens
+        # What is behind the last whole block before the last token vLLM computes in the step that it takes anyway.
+        needed = min(limit, (len(view.tokens) - 1) // self._block_tokens * self._block_tokens)
+        wanted = view.reads and not view.refusal and self._options.loads and needed > computed_tokens
         if not wanted or tracked.loaded_at == view.preemptions:
             self._give_up(tracked)
             return 0, False
@@ -245,7 +247,8 @@ class SchedulerSide:
         known = min(one.computed_tokens + one.step_tokens, len(view.tokens))
         if not self._options.save_generated:
             known = min(known, view.prompt_tokens)
-        whole = known == view.prompt_tokens and self._lookups.save_unfull_chunk
+        # The last token is computed in any case: a rest of one would save nothing.
+        whole = known == view.prompt_tokens and known % chunk_tokens != 1 and self._lookups.save_unfull_chunk
         saved_tokens = known if whole else known // chunk_tokens * chunk_tokens
         if saved_tokens <= tracked.stored_tokens:
             return None

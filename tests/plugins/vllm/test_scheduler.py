@@ -326,3 +326,18 @@ def test_generated_tokens_are_kept_in_full_chunks_alone() -> None:
     scheduler.match(26, prompt_tokens=18)
     assert scheduler.side.saves(step(1, computed=18)) == ()
     assert [len(order.tokens) for order in scheduler.side.saves(step(8, computed=18, blocks=(6, 7)))] == [24]
+
+
+@pytest.mark.parametrize(("tokens", "computed"), [(17, 16), (18, 16), (20, 16), (3, 0), (1, 0)])
+def test_what_vllm_computes_in_one_step_anyway_is_not_looked_up(tokens: int, computed: int) -> None:
+    scheduler = Scheduler(found=tokens)
+    scheduler.answers.save_unfull_chunk = True
+    assert scheduler.match(tokens, computed=computed) == (0, False)
+    assert scheduler.answers.asked == []
+
+
+def test_a_rest_of_one_token_is_not_kept() -> None:
+    scheduler = Scheduler()
+    scheduler.answers.save_unfull_chunk = True
+    scheduler.match(17)
+    assert [len(order.tokens) for order in scheduler.side.saves(step(17, blocks=(1, 2, 3, 4, 5)))] == [16]
