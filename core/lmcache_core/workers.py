@@ -57,7 +57,13 @@ class WorkerPool:
                 self._threads += 1
             number = self._threads
         if start:
-            threading.Thread(target=self._run, name=f"{self._name}-{number}", daemon=True).start()
+            try:
+                threading.Thread(target=self._run, name=f"{self._name}-{number}", daemon=True).start()
+            except BaseException:
+                with self._lock:
+                    self._threads -= 1
+                    self._unfinished -= 1
+                raise
         self._jobs.put((future, call))  # type: ignore[arg-type] # Future is invariant; only this pool reads it
         return future
 

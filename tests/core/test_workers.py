@@ -100,3 +100,16 @@ def test_a_job_that_never_ends_does_not_keep_the_process() -> None:
         "started.wait()\n"
     )
     assert subprocess.run([sys.executable, "-c", script], timeout=30, check=False).returncode == 0
+
+
+def test_a_thread_that_cannot_start_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool = WorkerPool("pool", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError):
+            pool.submit(lambda: 0)
+
+    assert pool.submit(lambda: 7).result(10) == 7

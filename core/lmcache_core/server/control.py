@@ -180,6 +180,8 @@ class ControlServer:
             calls.close()
         for pool in parts.pools:
             pool.close()
+        if ended:
+            parts.endpoint.say_last()  # before the lifeline ends, by which clients know that nothing more will come
         parts.lifeline.stop()
         if ended:
             parts.endpoint.close()

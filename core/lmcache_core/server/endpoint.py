@@ -43,9 +43,13 @@ class Endpoint:
         except OSError as error:
             raise ConfigError(f"server_address: {address}: {error.strerror or error}") from error
 
+    def say_last(self) -> None:
+        """Send what waits to be sent, for a moment. Once the control thread has ended."""
+        self.switchboard.say_last(_LINGER_S)
+
     def close(self) -> None:
-        """Send what waits to be sent for a moment, and let go of the address."""
-        self.switchboard.close(_LINGER_S)
+        """Let go of the address."""
+        self.switchboard.close()
         self._held.close()
 
     def disown(self) -> None:

@@ -40,7 +40,7 @@ _LEAST_LOG_GAP_S = 10.0
 class _Peer:
     """One connection."""
 
-    __slots__ = ("came_s", "connection", "name", "reader", "waiting")
+    __slots__ = ("came_s", "connection", "is_deaf", "name", "reader", "waiting")
 
     def __init__(self, name: bytes, connection: socket.socket, came_s: float) -> None:
         self.name = name
@@ -48,6 +48,7 @@ class _Peer:
         self.came_s = came_s
         self.reader = Reader(name)
         self.waiting = bytearray()
+        self.is_deaf = False
 
 
 class Switchboard:
@@ -71,6 +72,7 @@ class Switchboard:
         self._spare = spare
         self._clock = clock
         self._came: deque[Heard | None] = deque()
+        self._behind: deque[_Peer] = deque()
         self._by_fd: dict[int, _Peer] = {}
         self._by_name: dict[bytes, _Peer] = {}
         self._last_name = 0
@@ -106,7 +108,8 @@ class Switchboard:
         """Wait for the next message; None when it is time to look around, at the latest after half a second."""
         came = self._came
         if not came:
-            for descriptor, events in self._epoll.poll(_LOOK_AROUND_S):
+            behind = len(self._behind)
+            for descriptor, events in self._epoll.poll(0 if behind else _LOOK_AROUND_S):
                 peer = self._by_fd.get(descriptor)
                 if peer is not None:
                     self._attend(peer, events)
@@ -115,6 +118,8 @@ class Switchboard:
                     came.append(None)
                 elif descriptor == self._listener.fileno():
                     self._welcome()
+            for _ in range(behind):
+                self._take(self._behind.popleft(), b"")
         return came.popleft() if came else None
 
     def say(self, to: bytes, body: bytes) -> None:
@@ -134,15 +139,18 @@ class Switchboard:
             if not peer.reader.is_ready and now_s - peer.came_s > _GREETING_TIMEOUT_S:
                 self._drop(peer)
 
-    def close(self, linger_s: float) -> None:
-        """Send what waits to be sent for a moment, and let go of everything. Once the control thread has ended."""
+    def say_last(self, linger_s: float) -> None:
+        """Send what waits to be sent, to all at once, at most so long. Once the control thread has ended."""
         end_s = time.monotonic() + linger_s
+        for peer in self._by_fd.values():
+            self._epoll.modify(peer.connection, select.EPOLLOUT if peer.waiting else 0)
+        while any(peer.waiting for peer in self._by_fd.values()) and (left_s := end_s - time.monotonic()) > 0:
+            for descriptor, events in self._epoll.poll(left_s):
+                self._say_last(descriptor, events)
+
+    def close(self) -> None:
+        """Let go of everything. Once the control thread has ended."""
         for peer in list(self._by_fd.values()):
-            left_s = end_s - time.monotonic()
-            if peer.waiting and left_s > 0:
-                peer.connection.settimeout(left_s)
-                with contextlib.suppress(OSError):  # it is gone, or frozen
-                    peer.connection.sendall(peer.waiting)
             self._drop(peer)
         with self._bell_lock:
             os.close(self._bell)
@@ -153,13 +161,25 @@ class Switchboard:
     def disown(self) -> None:
         """In a forked child: close what would keep the parent's connections open, and touch nothing else."""
         self._bell_lock = threading.Lock()  # another thread of the parent may have held it
-        os.close(self._bell)
-        self._bell = -1
+        if self._bell >= 0:
+            os.close(self._bell)
+            self._bell = -1
         self._epoll.close()  # no more than that: its list is the parent's too
         for part in (self._listener, *[peer.connection for peer in self._by_fd.values()]):
             part.close()
 
     # -- inside -----------------------------------------------------------------------
+
+    def _say_last(self, descriptor: int, events: int) -> None:
+        peer = self._by_fd.get(descriptor)
+        if peer is None:
+            self._epoll.modify(descriptor, 0)  # the listener or the bell, which nobody hears any more
+        elif events & ~select.EPOLLOUT:
+            self._drop(peer)
+        else:
+            self._send_waiting(peer)
+            if not peer.waiting and peer.name in self._by_name:
+                self._epoll.modify(peer.connection, 0)
 
     def _welcome(self) -> None:
         try:
@@ -182,8 +202,13 @@ class Switchboard:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._last_name += 1
         peer = _Peer(b"%d" % self._last_name, connection, self._clock())
+        try:
+            self._epoll.register(connection, select.EPOLLIN)
+        except OSError as error:
+            connection.close()
+            self._warn(f"a client is turned away: {error.strerror or error}")
+            return
         self._by_fd[connection.fileno()] = self._by_name[peer.name] = peer
-        self._epoll.register(connection, select.EPOLLIN)
         self._send(peer, WELCOME)
 
     def _attend(self, peer: _Peer, events: int) -> None:
@@ -193,6 +218,8 @@ class Switchboard:
             self._hear(peer)
 
     def _hear(self, peer: _Peer) -> None:
+        if peer.reader.is_behind:
+            return  # its turn comes
         try:
             size = peer.connection.recv_into(self._buffer)
         except BlockingIOError:
@@ -202,17 +229,24 @@ class Switchboard:
         if not size:
             self._drop(peer)
             return
+        self._take(peer, bytes(self._buffer[:size]))
+
+    def _take(self, peer: _Peer, data: bytes) -> None:
         answers: list[bytes] = []
         try:
-            self._came += peer.reader.take(bytes(self._buffer[:size]), answers)
+            self._came += peer.reader.take(data, answers)
         except WireError as error:
             self._warn(f"a connection is ended: {error}")
             self._drop(peer)
             return
+        if peer.reader.is_behind:
+            self._behind.append(peer)
         for answer in answers:
             self._send(peer, answer)
 
     def _send(self, peer: _Peer, raw: bytes) -> None:
+        if peer.is_deaf:
+            return
         if peer.waiting:
             if len(peer.waiting) < _MOST_WAITING_BYTES:
                 peer.waiting += raw
@@ -221,6 +255,9 @@ class Switchboard:
             sent = peer.connection.send(raw, socket.MSG_NOSIGNAL)
         except BlockingIOError:
             sent = 0
+        except ConnectionError:
+            self._go_deaf(peer)
+            return
         except OSError:
             self._drop(peer)
             return
@@ -233,12 +270,21 @@ class Switchboard:
             sent = peer.connection.send(peer.waiting, socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return
+        except ConnectionError:
+            self._go_deaf(peer)
+            return
         except OSError:
             self._drop(peer)
             return
         del peer.waiting[:sent]
         if not peer.waiting:
             self._epoll.modify(peer.connection, select.EPOLLIN)
+
+    def _go_deaf(self, peer: _Peer) -> None:
+        """Say nothing more to it, but read what it said before, as that a lease is over; the end of that ends it."""
+        peer.is_deaf = True
+        peer.waiting.clear()
+        self._epoll.modify(peer.connection, select.EPOLLIN)
 
     def _drop(self, peer: _Peer) -> None:
         if self._by_name.pop(peer.name, None) is not None:

@@ -21,6 +21,11 @@ _MOST_SHORT = 255
 _PING_TTL_BYTES = 2
 _MOST_PING_CONTEXT = 16
 
+_MOST_AT_ONCE = 64
+"""Frames of one connection before others have their turn."""
+
+_MOST_COMMAND_BYTES = 4096
+
 _CUT_OFF_BYTES = 4 * MOST_MESSAGE_BYTES
 """A connection that sends more ends; what lies between is refused with a sentence."""
 
@@ -70,12 +75,14 @@ class Reader:
 
     Attributes:
         is_ready: Whether the other side is through its greeting.
+        is_behind: Whether it may have said more than `take` gave; ask again with no bytes.
     """
 
-    __slots__ = ("_body", "_frames", "_greeted", "_raw", "_sender", "is_ready")
+    __slots__ = ("_body", "_frames", "_greeted", "_raw", "_sender", "is_behind", "is_ready")
 
     def __init__(self, sender: bytes) -> None:
         self.is_ready = False
+        self.is_behind = False
         self._sender = sender
         self._greeted = False
         self._raw = bytearray()
@@ -86,7 +93,7 @@ class Reader:
         """Give the messages that are whole with these bytes.
 
         Args:
-            data: What has come, at least one byte.
+            data: What has come; none where only more of what came before is wanted.
             answers: Gets what the protocol itself answers.
 
         Raises:
@@ -99,8 +106,13 @@ class Reader:
         if not self._greeted and not self._greet():
             return []
         heard: list[Heard] = []
-        while (found := self._next_frame()) is not None:
+        self.is_behind = False
+        for _ in range(_MOST_AT_ONCE):
+            found = self._next_frame()
+            if found is None:
+                return heard
             self._hear(*found, heard, answers)
+        self.is_behind = True
         return heard
 
     def _is_between(self) -> bool:
@@ -127,7 +139,8 @@ class Reader:
             if len(raw) < _LONG_HEAD:
                 return None
             size, head = int.from_bytes(raw[1:_LONG_HEAD], "big"), _LONG_HEAD
-        if flags > (_MORE | _LONG | _COMMAND) or size > _CUT_OFF_BYTES:
+        most = _CUT_OFF_BYTES if self.is_ready and not flags & _COMMAND else _MOST_COMMAND_BYTES
+        if flags > (_MORE | _LONG | _COMMAND) or size > most:
             raise WireError(f"a frame of {size} bytes with flags {flags} came")
         if len(raw) < head + size:
             return None

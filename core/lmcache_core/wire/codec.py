@@ -58,7 +58,7 @@ class Decoder(Generic[T]):
             raise WireError(f"{self._what}: {len(frame)} bytes are more than {MOST_MESSAGE_BYTES} bytes")
         try:
             return self._decode(frame)  # type: ignore[no-any-return] # typed by `requests` and `answers`
-        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        except (msgspec.DecodeError, RecursionError, TypeError, ValueError) as error:  # TypeError: as in `call_of`
             raise WireError(f"{self._what}: {_reason_of(error)}") from error
 
 
@@ -78,7 +78,7 @@ def call_of(frame: bytes) -> int:
         return 0
     try:
         head = msgspec.msgpack.decode(frame)
-    except (msgspec.DecodeError, RecursionError, ValueError):
+    except (msgspec.DecodeError, RecursionError, TypeError, ValueError):  # TypeError: older msgspec, odd keys
         return 0
     if isinstance(head, list) and len(head) > _CALL and type(head[_CALL]) is int:
         return int(head[_CALL])

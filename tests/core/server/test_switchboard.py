@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def board(folder: Path, clock: Clock) -> Iterator[Switchboard]:
     spare = SpareFiles("here", clock)
     board = Switchboard(listener, spare, clock=clock)
     yield board
-    board.close(0.0)
+    board.close()
     spare.close()
 
 
@@ -165,3 +166,57 @@ def test_a_ring_is_heard_beside_messages(board: Switchboard, come: Callable[[], 
 
     assert None in heard
     assert [one.body for one in heard if one is not None] == [b"a"]
+
+
+def test_a_flood_keeps_no_other_waiting(board: Switchboard, come: Callable[[], socket.socket]) -> None:
+    flooder, other = come(), come()
+    noise, name = enter(board, flooder), enter(board, other)
+    flooder.sendall(frame(b"") * 5000)
+    other.sendall(frame(b"one"))
+
+    before = 0
+    while (heard := hear(board)).sender != name:
+        before += 1
+
+    assert (heard.body, heard.sender != noise, before <= 2 * 64) == (b"one", True, True)
+    assert sum(hear(board).sender == noise for _ in range(5000 - before)) == 5000 - before
+
+
+def test_what_was_said_before_the_end_is_heard(board: Switchboard, come: Callable[[], socket.socket]) -> None:
+    client = come()
+    name = enter(board, client)
+    client.sendall(frame(b"last"))
+    client.close()
+
+    board.say(name, b"an answer that comes too late")
+
+    assert hear(board).body == b"last"
+
+
+def test_the_last_words_reach_those_who_read(board: Switchboard, come: Callable[[], socket.socket]) -> None:
+    frozen, reading = come(), come()
+    names = enter(board, frozen), enter(board, reading)
+    word = bytes(1 << 20)
+    for name in names:
+        board.say(name, word)
+    got = bytearray()
+
+    def read() -> None:
+        while len(got) < len(frame(word)) and (part := reading.recv(1 << 16)):
+            got.extend(part)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    board.say_last(2.0)
+    reader.join(PATIENCE_S)
+
+    assert bytes(got) == frame(word)
+
+
+def test_a_stranger_cannot_fill_the_memory(board: Switchboard, come: Callable[[], socket.socket]) -> None:
+    client = come()
+    client.sendall(WELCOME[:64] + b"\x02" + (1 << 20).to_bytes(8, "big"))
+
+    assert board.receive() is None
+
+    assert client.recv(1) == b""
