@@ -103,6 +103,9 @@ class CacheMetrics:
         )
         self.written_chunks = self._counter("written_chunks", "Chunks written behind to a backend", backend)
         self.loaded_chunks = self._counter("loaded_chunks", "Chunks loaded from a backend", backend)
+        self.hasty_calls = self._counter(
+            "hasty_calls", "Calls whose caller left too early to say anything of the backend", backend
+        )
         self.write_behind_queue = self._gauge("write_behind_queue_chunks", "Chunks waiting to be written", backend)
         self.write_behind_limit = self._gauge(
             "write_behind_limit_chunks", "Most chunks that may wait to be written", backend

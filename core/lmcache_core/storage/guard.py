@@ -148,6 +148,7 @@ class GuardedTier:
         try:
             count = self._await(future, min(deadline, own), "contains", began_s)
         except HastyCallerError:
+            self._metrics.hasty_calls.labels(self.name).inc()
             self._patience.leave(future, began_s, lambda outcome, error: self._judge(permit, outcome, error))
             return 0
         except BackendError as error:
@@ -177,6 +178,7 @@ class GuardedTier:
         try:
             return self._await(future, deadline, "load", began_s)
         except HastyCallerError:
+            self._metrics.hasty_calls.labels(self.name).inc()
             self._patience.leave(future, began_s, lambda *_: None)
             return None
         except BackendError as error:

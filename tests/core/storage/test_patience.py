@@ -52,6 +52,7 @@ def test_callers_in_haste_miss_and_the_store_is_not_to_blame(rig: Rig) -> None:
 
     assert state(rig) is BreakerState.CLOSED
     assert (rig.tiers[0].load_failures, rig.failures, rig.tiers[0].evidence.last_failure) == (0, [], None)
+    assert rig.sample("hasty_calls_total", backend=rig.tiers[0].name) == 50
     assert ask(rig, 0.4) == 1
 
 
