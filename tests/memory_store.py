@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -98,10 +99,17 @@ class Gate:
     def __init__(self, *calls: str) -> None:
         self._calls = calls
         self._open = threading.Event()
+        self._held: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.entered = threading.Event()
+
+    @property
+    def held(self) -> int:
+        """Calls that were blocked, now or before."""
+        return self._held.qsize()
 
     def __call__(self, call: str) -> None:
         if call in self._calls:
+            self._held.put(call)
             self.entered.set()
             self._open.wait()
 

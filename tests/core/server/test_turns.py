@@ -144,6 +144,7 @@ def crowded(
         greedy.say(greedy.build(wire.Lookup, digests=(digests(number),), requested_tokens=4, timeout_s=20.0))
     refused = [greedy.hear() for _ in range(4)]
     assert {one.code for one in refused if isinstance(one, wire.Refused)} == {RefusalCode.BUSY}
+    assert until(lambda: gate.held == 2)  # what no thread has begun yet can be withdrawn too
     yield served, greedy, gate
     gate.open()
 
