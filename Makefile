@@ -45,12 +45,15 @@ demo: $(DEMO_READY)
 	@$(PY) -m examples.demo
 
 # Five steps. Everything is set up first, vLLM beside the rest: what runs later has the machine for itself.
+# A part that fails keeps no other from running: one run tells all that is wrong.
+TEST_PARTS := test-core test-timing test-upstream test-vllm
+
 test:
 	@$(MAKE) --no-print-directory -j2 VLLM_SHOWS=-qq lint $(UPSTREAM_READY) $(VLLM_READY)
-	@$(MAKE) --no-print-directory test-core
-	@$(MAKE) --no-print-directory test-timing
-	@$(MAKE) --no-print-directory test-upstream
-	@$(MAKE) --no-print-directory test-vllm
+	@failed=; for part in $(TEST_PARTS); do \
+		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
+	done; \
+	[ -z "$$failed" ] || { echo "==> test: failed:$$failed"; exit 1; }
 	@echo "==> test: all of it has passed"
 
 # Together with test-timing each test once, except the two that `make soak` runs.

@@ -203,7 +203,7 @@ def test_a_killed_client_leaves_nothing_held(stage: OverTheWire, step: str) -> N
     words = [sys.executable, "-c", KILLED, stage.server.address, step, ",".join(map(str, tokens))]
     assert subprocess.run(words, check=False, timeout=60).returncode == -9
 
-    assert until(lambda: stage.held() == (0, 0), 2.0), stage.held()
+    assert until(lambda: stage.held() == (0, 0)), stage.held()
     assert stage.cache.lookup(tokens) == (0 if step == "gather" else 8)
     assert stage.cache.store(tokens, kv_of(tokens)) == (8 if step == "gather" else 0)
     found, out = read(stage, tokens)

@@ -144,8 +144,7 @@ def test_bye_frees_no_block_that_a_thread_may_still_copy(served: Served, worker:
     assert served.server.lease_counts() == (1, 0)
     worker.die()
 
-    assert until(lambda: served.sessions() == [])
-    assert served.is_exact()
+    assert until(lambda: served.sessions() == [] and served.is_exact())
 
 
 def test_there_is_an_end_to_sessions(served: Served, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
