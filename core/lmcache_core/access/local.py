@@ -16,7 +16,7 @@ from lmcache_core.memory.arena import Block
 from lmcache_core.memory.lease import Lease
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.manager import StorageManager
-from lmcache_core.storage.run import ChunkRun, Found
+from lmcache_core.storage.run import ChunkRun, Found, Request
 from lmcache_core.workers import WorkerPool
 
 PAST = 0.0
@@ -117,7 +117,7 @@ class LocalAccess:
             self._storage.forsake(run.request(request_id), part)
 
     def _of_each(
-        self, runs: Sequence[ChunkRun], request_id: str, look: Callable[[ChunkRun, bytes], Found]
+        self, runs: Sequence[ChunkRun], request_id: str, look: Callable[[ChunkRun, Request], Found]
     ) -> list[Found]:
         found: list[Found] = []
         try:
@@ -157,8 +157,8 @@ class LocalAccess:
 
     def reserve(self, run: ChunkRun, request_id: str, *, deadline: float) -> Reservation:
         """Lend blocks for the chunks that are neither kept nor being filled by another."""
-        del request_id, deadline  # never waits
-        places, blocks = self._storage.make_room(run)
+        del deadline  # never waits
+        places, blocks = self._storage.make_room(run, request_id)
         return Reservation(run, places, [run.codec.payload(block.view) for block in blocks], blocks)
 
     def commit(self, reservation: Reservation, request_id: str, *, deadline: float) -> int:

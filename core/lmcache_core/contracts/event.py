@@ -23,6 +23,7 @@ class EventType(str, enum.Enum):
     MP_KV_REGISTERED = "mp.kv.registered"
     L1_KEYS_EVICTED = "l1.keys.evicted"
     L1_ALLOCATION_FAILED = "l1.allocation.failed"
+    L1_READ_FAILED = "l1.read.failed"
     L2_KEYS_EVICTED = "l2.keys.evicted"
     L2_STORE_COMPLETED = "l2.store.completed"
     L2_LOAD_TASK_SUBMITTED = "l2.load_task.submitted"

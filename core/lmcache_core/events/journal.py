@@ -30,6 +30,19 @@ class TierName(NamedTuple):
         return {"l2_name": self.kind, "adapter_index": self.place}
 
 
+class LoadTask(NamedTuple):
+    """One batch of chunks that a store is asked for, and the request on whose behalf."""
+
+    tier: TierName
+    keys: Sequence[ChunkKey]
+    number: int
+    request_id: str
+
+    def metadata(self) -> dict[str, Any]:
+        """Give the fields that every event about it has."""
+        return {**self.tier.metadata(), "request_id": self.request_id, "task_id": self.number}
+
+
 class Part(NamedTuple):
     """Leading chunks of a request, and the tokens in them."""
 
@@ -122,16 +135,16 @@ class Journal:
     def registered(self, namespace: KeyNamespace, layout: KVLayout, model_type: str) -> None:
         """An engine said what its KV looks like."""
         if self._bus.has_subscribers(EventType.MP_KV_REGISTERED):
-            shape = "x".join(str(size) for size in layout.kv_shape(namespace.chunk_tokens))
+            windows = [group.window_tokens for group in layout.groups] or [0]
             self._tell(
                 EventType.MP_KV_REGISTERED,
                 {
                     "model_name": namespace.model_name,
                     "world_size": namespace.world_size,
                     "kv_dtypes": layout.dtype,
-                    "kv_shapes": shape,
-                    "attn_windows": "-1",
-                    "group_kinds": "attention",
+                    "kv_shapes": _shapes(layout, namespace.chunk_tokens),
+                    "attn_windows": ",".join(_window(one, namespace.chunk_tokens) for one in windows),
+                    "group_kinds": ",".join("attention" for _ in windows),
                     "use_mla": layout.use_mla,
                     "model_type": model_type,
                 },
@@ -139,15 +152,22 @@ class Journal:
 
     # -- tiers --------------------------------------------------------------------
 
-    def l1_evicted(self, lifespans_s: Sequence[float]) -> None:
-        """Tier 0 made room: so many chunks went, each after so many seconds."""
-        if lifespans_s and self._bus.has_subscribers(EventType.L1_KEYS_EVICTED):
-            self._tell(EventType.L1_KEYS_EVICTED, {"key_count": len(lifespans_s), "lifespans_s": tuple(lifespans_s)})
+    def l1_evicted(self, gone: Sequence[tuple[KeyNamespace, bytes]], lifespans_s: Sequence[float]) -> None:
+        """Tier 0 made room for others: these went, each after so many seconds."""
+        if self._bus.has_subscribers(EventType.L1_KEYS_EVICTED):
+            keys = [ChunkKey(namespace, digest) for namespace, digest in gone]
+            self._tell(EventType.L1_KEYS_EVICTED, {**_named(keys), "lifespans_s": tuple(lifespans_s)})
 
-    def l1_allocation_failed(self, during: str, chunks: int) -> None:
-        """Tier 0 had no room; `during` is ``l1_store`` or ``l2_prefetch``."""
+    def l1_allocation_failed(self, during: str, keys: Sequence[ChunkKey], request_id: str) -> None:
+        """Tier 0 had no room for these; `during` is ``l1_store`` or ``l2_prefetch``."""
         if self._bus.has_subscribers(EventType.L1_ALLOCATION_FAILED):
-            self._tell(EventType.L1_ALLOCATION_FAILED, {"during": during, "key_count": chunks})
+            self._tell(EventType.L1_ALLOCATION_FAILED, {"during": during, **_named(keys)}, request_id)
+
+    def l1_read_failed(self, keys: Sequence[ChunkKey], request_id: str) -> None:
+        """A retrieve came when the lease of its lookup had expired, and these were no longer in tier 0."""
+        if self._bus.has_subscribers(EventType.L1_READ_FAILED):
+            why = {"during": "l1_retrieve", "reason": "not_found"}
+            self._tell(EventType.L1_READ_FAILED, {**why, **_named(keys)}, request_id)
 
     def l2_evicted(self, tier: TierName, chunks: int) -> None:
         """A store made room for new chunks by letting old ones go."""
@@ -169,41 +189,33 @@ class Journal:
                 },
             )
 
-    def l2_load_submitted(self, tier: TierName, keys: Sequence[ChunkKey], task_id: int) -> None:
-        """Chunks were asked for; `task_id` is that of `l2_load_completed`."""
+    def l2_load_submitted(self, task: LoadTask) -> None:
+        """Chunks were asked for."""
         if self._bus.has_subscribers(EventType.L2_LOAD_TASK_SUBMITTED):
-            self._tell(
-                EventType.L2_LOAD_TASK_SUBMITTED,
-                {**tier.metadata(), "task_id": task_id, "key_count": len(keys), "total_bytes": _bytes(keys)},
-            )
+            amount = {"key_count": len(task.keys), "total_bytes": _bytes(task.keys)}
+            self._tell(EventType.L2_LOAD_TASK_SUBMITTED, {**task.metadata(), **amount}, task.request_id)
 
-    def l2_load_completed(
-        self, tier: TierName, keys: Sequence[ChunkKey], task_id: int, *, delivered: int, reason: str
-    ) -> None:
+    def l2_load_completed(self, task: LoadTask, *, delivered: int, reason: str) -> None:
         """The first `delivered` came, the rest did not: `reason` is ``not_found``, ``corrupt`` or ``other``."""
         if self._bus.has_subscribers(EventType.L2_LOAD_TASK_COMPLETED):
-            self._tell(
-                EventType.L2_LOAD_TASK_COMPLETED,
-                {**tier.metadata(), "task_id": task_id, "key_count": len(keys), "succeeded_count": delivered},
-            )
-        if delivered < len(keys) and self._bus.has_subscribers(EventType.L2_PREFETCH_FAILED):
-            lacking = tuple(map(str, keys[delivered:]))
-            self._tell(
-                EventType.L2_PREFETCH_FAILED,
-                {**tier.metadata(), "reason": reason, "key_count": len(lacking), "keys": lacking},
-            )
+            amount = {"key_count": len(task.keys), "succeeded_count": delivered}
+            self._tell(EventType.L2_LOAD_TASK_COMPLETED, {**task.metadata(), **amount}, task.request_id)
+        if delivered < len(task.keys):
+            self.l2_load_failed(task.tier, task.keys[delivered:], task.request_id, reason)
 
-    def l2_load_refused(self, chunks: int) -> None:
-        """Tier 0 had no room for chunks that a store has."""
+    def l2_load_failed(self, tier: TierName, keys: Sequence[ChunkKey], request_id: str, reason: str) -> None:
+        """A store was to give these and has not; ``l1_oom`` where tier 0 had no room for them."""
         if self._bus.has_subscribers(EventType.L2_PREFETCH_FAILED):
-            self._tell(EventType.L2_PREFETCH_FAILED, {"l2_name": "", "reason": "l1_oom", "key_count": chunks})
+            who = {**tier.metadata(), "request_id": request_id}
+            self._tell(EventType.L2_PREFETCH_FAILED, {**who, "reason": reason, **_named(keys)}, request_id)
 
-    def timed_out(self, message: str, exception_type: str) -> None:
+    def timed_out(self, tier: TierName, message: str, exception_type: str) -> None:
         """A call to a store gave no answer in time."""
         if self._bus.has_subscribers(EventType.TIMEOUT_RAISED):
             self._tell(
                 EventType.TIMEOUT_RAISED,
                 {
+                    **tier.metadata(),
                     "message": message,
                     "exception_type": exception_type,
                     "stacktrace": "".join(traceback.format_stack(limit=_STACK_FRAMES)),
@@ -224,6 +236,10 @@ class Journal:
 
     def _tell(self, event_type: EventType, metadata: Mapping[str, Any], session_id: str = "") -> None:
         self._bus.publish(event_type, metadata, session_id)
+
+
+def _named(keys: Sequence[ChunkKey]) -> dict[str, Any]:
+    return {"key_count": len(keys), "keys": tuple(map(str, keys))}
 
 
 def _bytes(keys: Sequence[ChunkKey]) -> int:
@@ -247,3 +263,15 @@ def _amount(namespace: KeyNamespace, chunks: int, tokens: int) -> dict[str, int]
 
 def _whose(namespace: KeyNamespace) -> dict[str, str]:
     return {"model_name": namespace.model_name, "cache_salt": namespace.salt_hash}
+
+
+def _shapes(layout: KVLayout, chunk_tokens: int) -> str:
+    """Give the shape of one chunk's KV, of each group by itself."""
+    kv, layers, tokens, hidden = layout.kv_shape(chunk_tokens)
+    groups = [group.num_layers for group in layout.groups] or [layers]
+    return ";".join(f"{kv}x{one}x{tokens}x{hidden}" for one in groups)
+
+
+def _window(window_tokens: int, chunk_tokens: int) -> str:
+    """Give a window in chunks; -1 for all."""
+    return str(-(-window_tokens // chunk_tokens)) if window_tokens else "-1"

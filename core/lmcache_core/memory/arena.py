@@ -9,6 +9,8 @@ import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 
+from lmcache_core.contracts.key import KeyNamespace
+
 ALIGNMENT_BYTES = 4096
 """Blocks start on a page, so that files, sockets and copies touch whole pages."""
 
@@ -43,10 +45,11 @@ class Block:
         frame_bytes: Length in use; the arena may round it up.
         sealed: Whether the frame's header and checksum have been written.
         kept_since_s: When tier 0 made it findable, monotonic seconds; 0 before.
+        namespace: Of the chunk that tier 0 made findable in it; None before.
         account: That it is counted in until it is freed.
     """
 
-    __slots__ = ("_arena", "account", "frame_bytes", "kept_since_s", "offset", "references", "sealed")
+    __slots__ = ("_arena", "account", "frame_bytes", "kept_since_s", "namespace", "offset", "references", "sealed")
 
     def __init__(self, arena: Arena, offset: int, frame_bytes: int, account: Account) -> None:
         self._arena = arena
@@ -56,6 +59,7 @@ class Block:
         self.references = 1
         self.sealed = False
         self.kept_since_s = 0.0
+        self.namespace: KeyNamespace | None = None
 
     @property
     def size_bytes(self) -> int:

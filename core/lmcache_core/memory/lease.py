@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -68,20 +68,20 @@ class PromiseTable(Generic[PlanT]):
         self._ttl_s = ttl_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._by_request: dict[bytes, deque[Promise[PlanT]]] = {}
+        self._by_request: dict[Hashable, deque[Promise[PlanT]]] = {}
 
     def __len__(self) -> int:
         with self._lock:
             return sum(len(waiting) for waiting in self._by_request.values())
 
-    def add(self, request: bytes, lease: Lease, plan: PlanT) -> Promise[PlanT]:
+    def add(self, request: Hashable, lease: Lease, plan: PlanT) -> Promise[PlanT]:
         """Keep a promise; several of one request wait in line."""
         promise = Promise(lease, plan, self._clock() + self._ttl_s)
         with self._lock:
             self._by_request.setdefault(request, deque()).append(promise)
         return promise
 
-    def take(self, request: bytes) -> Promise[PlanT] | None:
+    def take(self, request: Hashable) -> Promise[PlanT] | None:
         """Hand over the oldest promise of a request; the caller releases its lease."""
         with self._lock:
             waiting = self._by_request.get(request)
@@ -92,13 +92,13 @@ class PromiseTable(Generic[PlanT]):
                 del self._by_request[request]
             return promise
 
-    def plan_of(self, request: bytes) -> PlanT | None:
+    def plan_of(self, request: Hashable) -> PlanT | None:
         """Give the plan of the promise that `take` would hand over; None if there is none."""
         with self._lock:
             waiting = self._by_request.get(request)
             return waiting[0].plan if waiting else None
 
-    def discard(self, request: bytes, promise: Promise[PlanT]) -> bool:
+    def discard(self, request: Hashable, promise: Promise[PlanT]) -> bool:
         """Release one promise if nobody has taken it yet; False if somebody has."""
         with self._lock:
             waiting = self._by_request.get(request)
@@ -110,19 +110,19 @@ class PromiseTable(Generic[PlanT]):
         promise.lease.release()
         return True
 
-    def expire(self) -> int:
-        """Release the promises that nobody came for in time; give how many."""
+    def expire(self) -> list[tuple[Hashable, PlanT]]:
+        """Release the promises that nobody came for in time; give their requests and plans."""
         now = self._clock()
-        overdue: list[Promise[PlanT]] = []
+        overdue: list[tuple[Hashable, Promise[PlanT]]] = []
         with self._lock:
             for request, waiting in list(self._by_request.items()):
                 while waiting and waiting[0].expires_at <= now:
-                    overdue.append(waiting.popleft())
+                    overdue.append((request, waiting.popleft()))
                 if not waiting:
                     del self._by_request[request]
-        for promise in overdue:
+        for _, promise in overdue:
             promise.lease.release()
-        return len(overdue)
+        return [(request, promise.plan) for request, promise in overdue]
 
     def overdue_s(self) -> float:
         """For how long the oldest promise has been past its time; 0 where none is."""

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.contracts.key import ChunkKey
 from lmcache_core.contracts.storage import LoadResult, StorageBackend
-from lmcache_core.events.journal import Journal
+from lmcache_core.events.journal import Journal, LoadTask
 from lmcache_core.memory.arena import Arena, Block
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.breaker import Permit
@@ -40,18 +40,24 @@ class Promised:
 
     digests: Sequence[bytes]
     plan: Plan
+    resident: int
+    """Leading chunks that were in tier 0."""
+
+    @property
+    def chunks(self) -> int:
+        """Leading chunks that were found."""
+        return self.plan[-1].stop if self.plan else self.resident
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
     tier: GuardedTier
     permit: Permit
-    keys: Sequence[ChunkKey]
+    task: LoadTask
     blocks: Sequence[Block]
     began_s: float
     deadline: float
     future: Future[list[str]]
-    task_id: int
 
 
 class Fetcher:
@@ -75,6 +81,7 @@ class Fetcher:
         blocks: list[Block],
         *,
         deadline: float,
+        request_id: str = "",
     ) -> Iterator[Sequence[Block]]:
         """Load runs in order; give the blocks, some at a time, whose frames are whole and the right ones.
 
@@ -85,26 +92,29 @@ class Fetcher:
         Args:
             runs: Which chunks of which tier.
             codec: Knows what a whole frame of theirs is.
-            blocks: With one reference each, handed over; not more than there are chunks.
+            blocks: With one reference each, handed over; not more than there are chunks. Fewer mean that tier 0
+                has no room for the last ones, which is told.
             deadline: After it nobody waits any more.
+            request_id: On whose behalf, for events.
         """
+        self._tell_refused(runs, len(blocks), request_id)
         groups: list[_Group] = []
         permits: list[tuple[GuardedTier, Permit]] = []
         try:
-            self._start(runs, codec, blocks, groups, permits, deadline=deadline)
+            self._start(runs, codec, blocks, groups, permits, deadline=deadline, request_id=request_id)
             while groups:
                 first = groups[0]
                 defects = first.tier.finish_load(
                     first.permit, first.future, began_s=first.began_s, deadline=first.deadline
                 )
                 if defects is None:
-                    self._tell(first, 0, "other")
+                    self._journal.l2_load_completed(first.task, delivered=0, reason="other")
                     return
                 group = groups.pop(0)
                 whole = next((place for place, defect in enumerate(defects) if defect), len(defects))
                 self._metrics.loaded_chunks.labels(group.tier.name).inc(whole)
                 self._arena.release(group.blocks[whole:])
-                self._tell(group, whole, _event_reason(defects[whole:]))
+                self._journal.l2_load_completed(group.task, delivered=whole, reason=_event_reason(defects[whole:]))
                 if whole < len(defects):
                     self._report(group, defects)
                     yield group.blocks[:whole]
@@ -126,6 +136,7 @@ class Fetcher:
         permits: list[tuple[GuardedTier, Permit]],
         *,
         deadline: float,
+        request_id: str,
     ) -> None:
         """Move blocks, as far as they go, into groups that are in flight; up to a tier that lets nobody in."""
         batch_chunks = max(1, _BATCH_BYTES // codec.frame_bytes)
@@ -138,8 +149,9 @@ class Fetcher:
             for start in range(0, len(keys), batch_chunks):
                 share = keys[start : start + batch_chunks][: len(blocks)]
                 if share:
+                    task = LoadTask(run.tier.known_as, share, self._journal.next_task(), request_id)
                     groups.append(
-                        self._start_group(run.tier, permit, share, codec, blocks[: len(share)], deadline=capped)
+                        self._start_group(run.tier, permit, task, codec, blocks[: len(share)], deadline=capped)
                     )
                     del blocks[: len(share)]
 
@@ -147,28 +159,29 @@ class Fetcher:
         self,
         tier: GuardedTier,
         permit: Permit,
-        keys: Sequence[ChunkKey],
+        task: LoadTask,
         codec: FrameCodec,
         blocks: Sequence[Block],
         *,
         deadline: float,
     ) -> _Group:
         def load(backend: StorageBackend) -> list[str]:
-            results = backend.load_into(keys, [block.view for block in blocks], deadline=deadline)
-            return [_defect(codec, *outcome) for outcome in zip(results, keys, blocks, strict=True)]
+            results = backend.load_into(task.keys, [block.view for block in blocks], deadline=deadline)
+            return [_defect(codec, *outcome) for outcome in zip(results, task.keys, blocks, strict=True)]
 
-        task_id = self._journal.next_task()
-        self._journal.l2_load_submitted(tier.known_as, keys, task_id)
-        return _Group(tier, permit, keys, blocks, time.monotonic(), deadline, tier.start_load(load), task_id)
+        self._journal.l2_load_submitted(task)
+        return _Group(tier, permit, task, blocks, time.monotonic(), deadline, tier.start_load(load))
 
-    def _tell(self, group: _Group, delivered: int, reason: str) -> None:
-        self._journal.l2_load_completed(
-            group.tier.known_as, group.keys, group.task_id, delivered=delivered, reason=reason
-        )
+    def _tell_refused(self, runs: Sequence[tuple[TierRun, Sequence[ChunkKey]]], room: int, request_id: str) -> None:
+        for run, keys in runs:
+            lacking, room = keys[room:], max(0, room - len(keys))
+            if lacking:
+                self._journal.l1_allocation_failed("l2_prefetch", lacking, request_id)
+                self._journal.l2_load_failed(run.tier.known_as, lacking, request_id, "l1_oom")
 
     def _report(self, group: _Group, defects: Sequence[str]) -> None:
         damaged: list[ChunkKey] = []
-        for key, defect in zip(group.keys, defects, strict=True):
+        for key, defect in zip(group.task.keys, defects, strict=True):
             if defect:
                 self._metrics.lost_chunks.labels(group.tier.name, defect).inc()
             if defect.startswith("corrupt"):

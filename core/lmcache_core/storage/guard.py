@@ -314,7 +314,8 @@ class GuardedTier:
             sentence = f"{self.name} ({self.url}): {what} gave no answer before its deadline"
             if self._patience.excuses(began_s):
                 raise HastyCallerError(sentence)
-            self._journal.timed_out(f"{self.kind}: {what} gave no answer before its deadline", "BackendTimeoutError")
+            late = f"{self.kind}: {what} gave no answer before its deadline"
+            self._journal.timed_out(self.known_as, late, "BackendTimeoutError")
             raise BackendTimeoutError(sentence)
         error = future.exception()
         if error is None:

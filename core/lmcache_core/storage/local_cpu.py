@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from lmcache_core.contracts.cache import Cleared
 from lmcache_core.contracts.control import TenantUsage
+from lmcache_core.contracts.key import KeyNamespace
 from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import Arena, Block, whole_pages
 from lmcache_core.memory.eviction import LRUIndex
@@ -76,7 +77,7 @@ class LocalCPUBackend:
         """Chunks that can be found."""
         return len(self._index)
 
-    def reserve(self, count: int, frame_bytes: int, *, tenant: str = "", during: str = "l1_store") -> list[Block]:
+    def reserve(self, count: int, frame_bytes: int, *, tenant: str = "") -> list[Block]:
         """Lend up to so many blocks, each with one reference of the caller's, evicting as needed.
 
         A tenant that would be above its quota evicts its own chunks; one below it, what was used least lately.
@@ -85,7 +86,6 @@ class LocalCPUBackend:
             count: Blocks wanted.
             frame_bytes: Length of each.
             tenant: Salt hash on whose behalf they are lent, and in whose share they count until they are freed.
-            during: For the event of a failure, ``l1_store`` or ``l2_prefetch``.
 
         Returns:
             Fewer than asked for mean that everything else the tenant may have is leased; that is counted.
@@ -99,7 +99,6 @@ class LocalCPUBackend:
             blocks += more
         if len(blocks) < count:
             self._metrics.allocation_failures.inc()
-            self._journal.l1_allocation_failed(during, count - len(blocks))
         return blocks
 
     def _reserve_some(self, tenant: str, count: int, frame_bytes: int) -> list[Block]:
@@ -166,16 +165,19 @@ class LocalCPUBackend:
         return []
 
     def _evict(self, going: Sequence[bytes]) -> None:
-        blocks = [block for digest in going if (block := self._index.pop(digest)) is not None]
-        if not blocks:
+        gone = [(digest, block) for digest in going if (block := self._index.pop(digest)) is not None]
+        if not gone:
             return
-        for block in blocks:
+        for _, block in gone:
             if isinstance(block.account, TenantOwner):
                 block.account.tally.evicted_chunks += 1
-        self.arena.release(blocks)
-        self._evicted.inc(len(blocks))
+        self.arena.release([block for _, block in gone])
+        self._evicted.inc(len(gone))
         now_s = time.monotonic()
-        self._journal.l1_evicted([now_s - block.kept_since_s for block in blocks])
+        self._journal.l1_evicted(
+            [(block.namespace, digest) for digest, block in gone if block.namespace is not None],
+            [now_s - block.kept_since_s for _, block in gone],
+        )
 
     def lend_no_more(self) -> None:
         """Give out no block any more, so that who still copies into or out of one shares it with nobody."""
@@ -187,7 +189,7 @@ class LocalCPUBackend:
         with self._lock:
             return self.tenants.report()
 
-    def commit(self, digests: Sequence[bytes], blocks: Sequence[Block]) -> None:
+    def commit(self, namespace: KeyNamespace, digests: Sequence[bytes], blocks: Sequence[Block]) -> None:
         """Make filled blocks findable, if `use_hot`; the caller keeps its own references.
 
         A chunk that is there already stays; the first writer wins.
@@ -199,7 +201,7 @@ class LocalCPUBackend:
             for digest, block in zip(digests, blocks, strict=True):
                 if digest not in self._index:
                     self.arena.retain((block,))
-                    block.kept_since_s = now_s
+                    block.kept_since_s, block.namespace = now_s, namespace
                     self._index.put(digest, block)
             self._index.touch([digest for digest in digests if digest in self._index])
 

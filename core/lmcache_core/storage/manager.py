@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -19,9 +18,11 @@ from lmcache_core.storage import local_cpu
 from lmcache_core.storage.bypass import Hold
 from lmcache_core.storage.describe import describe_tier
 from lmcache_core.storage.fetch import Fetcher, Plan, Promised, TierRun
+from lmcache_core.storage.filling import FillingChunks
 from lmcache_core.storage.guard import GuardedTier
+from lmcache_core.storage.lapsed import LapsedPromises
 from lmcache_core.storage.local_cpu import LocalCPUBackend
-from lmcache_core.storage.run import ChunkRun, Found
+from lmcache_core.storage.run import ChunkRun, Found, Request
 from lmcache_core.storage.writeback import WriteBehind
 
 
@@ -57,8 +58,8 @@ class StorageManager:
         self._fetcher = Fetcher(self._arena, metrics, journal)
         self._promises: PromiseTable[Promised] = PromiseTable(lease_ttl_s, clock)
         self._closed = False
-        self._filling_lock = threading.Lock()
-        self._filling: set[bytes] = set()
+        self._lapsed = LapsedPromises()
+        self._filling = FillingChunks(local.missing)
         self._writers = [
             WriteBehind(tier, limit_chunks=write_behind_chunks, metrics=metrics, journal=journal) for tier in self.tiers
         ]
@@ -70,7 +71,7 @@ class StorageManager:
 
     # -- data path ------------------------------------------------------------
 
-    def lookup(self, run: ChunkRun, request: bytes, *, deadline: float) -> Found:
+    def lookup(self, run: ChunkRun, request: Request, *, deadline: float) -> Found:
         """Count the leading chunks that can be fetched, and lease those of tier 0 for the fetch."""
         lease = Lease(self._arena, self.local.lease_run(run.digests))
         try:
@@ -78,40 +79,39 @@ class StorageManager:
         except BaseException:
             lease.release()
             raise
-        local_chunks = len(lease.blocks)
-        chunks = plan[-1].stop if plan else local_chunks
-        promised = Promised(run.digests, plan)
-        return Found(local_chunks, chunks, self._promises.add(request, lease, promised) if chunks else None)
+        promised = Promised(run.digests, plan, len(lease.blocks))
+        promise = self._promises.add(request, lease, promised) if promised.chunks else None
+        return Found(promised.resident, promised.chunks, promise)
 
-    def lookup_resident(self, run: ChunkRun, request: bytes) -> Found | None:
+    def lookup_resident(self, run: ChunkRun, request: Request) -> Found | None:
         """Look up as `lookup` does if no further tier need be asked; None, and nothing held, if one must."""
         blocks = self.local.lease_run(run.digests)
         if len(blocks) < len(run.digests) and not all(tier.is_open() for tier in self.tiers):
             self._arena.release(blocks)
             return None
-        promised = Promised(run.digests, ())
+        promised = Promised(run.digests, (), len(blocks))
         promise = self._promises.add(request, Lease(self._arena, blocks), promised) if blocks else None
         return Found(len(blocks), len(blocks), promise)
 
-    def prefetch(self, run: ChunkRun, request: bytes, *, deadline: float) -> Found:
+    def prefetch(self, run: ChunkRun, request: Request, *, deadline: float) -> Found:
         """Look up and load what the further tiers have; the promise then holds every chunk in memory."""
         held = self.local.lease_run(run.digests)
         local_chunks = len(held)
         try:
             plan = self._plan(run, local_chunks, deadline)
-            with closing(self._fetch_rest(run, plan, local_chunks, deadline)) as rest:
+            with closing(self._fetch_rest(run, request, plan, local_chunks, deadline)) as rest:
                 for blocks in rest:
                     held += blocks
             if plan:
-                self.local.commit(run.digests[: len(held)], held)
+                self.local.commit(run.namespace, run.digests[: len(held)], held)
         except BaseException:
             self._arena.release(held)
             raise
-        promised = Promised(run.digests, ())
+        promised = Promised(run.digests, (), len(held))
         promise = self._promises.add(request, Lease(self._arena, held), promised) if held else None
         return Found(local_chunks, len(held), promise)
 
-    def is_resident(self, run: ChunkRun, request: bytes | None) -> bool:
+    def is_resident(self, run: ChunkRun, request: Request | None) -> bool:
         """Whether a fetch for this request, or a lookup where that is None, would ask no further tier."""
         promised = None if request is None else self._promises.plan_of(request)
         if promised is not None and run.continues(promised.digests):
@@ -119,7 +119,7 @@ class StorageManager:
         return self.local.has_run(run.digests) or all(tier.is_open() for tier in self.tiers)
 
     def fetch(
-        self, run: ChunkRun, request: bytes, *, deadline: float, skip_chunks: int = 0
+        self, run: ChunkRun, request: Request, *, deadline: float, skip_chunks: int = 0
     ) -> Generator[Block, None, None]:
         """Give the blocks of the leading chunks in order, without the first `skip_chunks`.
 
@@ -133,7 +133,7 @@ class StorageManager:
         finally:
             self._arena.release(held)
 
-    def lend(self, run: ChunkRun, request: bytes, *, deadline: float, skip_chunks: int = 0) -> Lease:
+    def lend(self, run: ChunkRun, request: Request, *, deadline: float, skip_chunks: int = 0) -> Lease:
         """Fetch to the end, and hand the blocks over. A deadline that is past asks no further tier."""
         held: list[Block] = []
         try:
@@ -145,7 +145,7 @@ class StorageManager:
         return Lease(self._arena, held)
 
     def _gather(
-        self, run: ChunkRun, request: bytes, held: list[Block], skip_chunks: int, deadline: float
+        self, run: ChunkRun, request: Request, held: list[Block], skip_chunks: int, deadline: float
     ) -> Generator[Block, None, None]:
         """Give blocks as they arrive; whatever `held` has at the end, however it comes, is the caller's to release."""
         promise = self._take(run, request)
@@ -156,17 +156,30 @@ class StorageManager:
             held += self.local.lease_run(run.digests[skip_chunks + len(held) :])
         yield from tuple(held)
         place = skip_chunks + len(held)
+        expected = self._expected(run, request, place) if promise is None else 0
         plan = promise.plan.plan if promise is not None else self._plan(run, place, deadline)
-        with closing(self._fetch_rest(run, plan, place, deadline)) as rest:
+        with closing(self._fetch_rest(run, request, plan, place, deadline)) as rest:
             for blocks in rest:
                 held += blocks
                 yield from blocks
+        place = skip_chunks + len(held)
         if plan:
-            place = skip_chunks + len(held)
-            self.local.commit(run.digests[skip_chunks:place], held)
-            self._metrics.short_tokens.inc(run.tokens(place, min(plan[-1].stop, len(run.digests))))
+            self.local.commit(run.namespace, run.digests[skip_chunks:place], held)
+            expected = max(expected, plan[-1].stop)
+        if expected > place:
+            self._metrics.short_tokens.inc(run.tokens(place, min(expected, len(run.digests))))
 
-    def _take(self, run: ChunkRun, request: bytes) -> Promise[Promised] | None:
+    def _expected(self, run: ChunkRun, request: Request, place: int) -> int:
+        """Give the chunks that a lookup found whose lease has expired; tell which of them tier 0 has lost by that."""
+        lapsed = self._lapsed.take(run, request)
+        if lapsed is None:
+            return 0
+        lost = run.keys(place, lapsed.resident)
+        if lost:
+            self._journal.l1_read_failed(lost, request.name)
+        return lapsed.chunks
+
+    def _take(self, run: ChunkRun, request: Request) -> Promise[Promised] | None:
         """Take the request's promise; one of other tokens, under a name used twice, is given up."""
         promise = self._promises.take(request)
         if promise is not None and not run.continues(promise.plan.digests):
@@ -181,7 +194,7 @@ class StorageManager:
         self._arena.release(unwanted)
 
     def _fetch_rest(
-        self, run: ChunkRun, plan: Plan, start: int, deadline: float
+        self, run: ChunkRun, request: Request, plan: Plan, start: int, deadline: float
     ) -> Generator[Sequence[Block], None, None]:
         wanted = [
             (part, keys)
@@ -190,12 +203,8 @@ class StorageManager:
         ]
         if wanted and wanted[0][0].start <= start and time.monotonic() < deadline:
             chunks = sum(len(keys) for _, keys in wanted)
-            blocks = self.local.reserve(
-                chunks, run.codec.frame_bytes, tenant=run.namespace.salt_hash, during="l2_prefetch"
-            )
-            if len(blocks) < chunks:
-                self._journal.l2_load_refused(chunks - len(blocks))
-            yield from self._fetcher.fetch(wanted, run.codec, blocks, deadline=deadline)
+            blocks = self.local.reserve(chunks, run.codec.frame_bytes, tenant=run.namespace.salt_hash)
+            yield from self._fetcher.fetch(wanted, run.codec, blocks, deadline=deadline, request_id=request.name)
 
     def _plan(self, run: ChunkRun, start: int, deadline: float) -> Plan:
         """Ask the tiers, one round trip each, for the chunks from `start` on."""
@@ -211,18 +220,18 @@ class StorageManager:
                 start += present
         return tuple(plan)
 
-    def release(self, request: bytes) -> bool:
+    def release(self, request: Request) -> bool:
         """Give up a lookup's promise; False if there is none."""
         promise = self._promises.take(request)
         if promise is not None:
             promise.lease.release()
         return promise is not None
 
-    def forsake(self, request: bytes, found: Found) -> bool:
+    def forsake(self, request: Request, found: Found) -> bool:
         """Give up just what this lookup promised, if nobody has come for it; False if somebody has."""
         return found.promise is not None and self._promises.discard(request, found.promise)
 
-    def make_room(self, run: ChunkRun) -> tuple[list[int], list[Block]]:
+    def make_room(self, run: ChunkRun, request_id: str = "") -> tuple[list[int], list[Block]]:
         """Lend blocks for the chunks that tier 0 neither has nor is being given by another.
 
         Does not evict the request's own head. Each call is followed by one of `keep` or `abandon`.
@@ -235,11 +244,15 @@ class StorageManager:
         places: list[int] = []
         blocks: list[Block] = []
         try:
-            places = self._claim(run)
+            places = self._filling.claim(run.digests)
             blocks = self.local.reserve(len(places), run.codec.frame_bytes, tenant=run.namespace.salt_hash)
         finally:
             self._arena.release(head)
-            self._unclaim(run, places[len(blocks) :])
+            refused = [run.digests[place] for place in places[len(blocks) :]]
+            self._filling.give_up(refused)
+        if refused:
+            keys = [ChunkKey(run.namespace, digest) for digest in refused]
+            self._journal.l1_allocation_failed("l1_store", keys, request_id)
         return places[: len(blocks)], blocks
 
     def keep(self, run: ChunkRun, places: Sequence[int], blocks: Sequence[Block]) -> None:
@@ -252,7 +265,7 @@ class StorageManager:
         """
         digests = [run.digests[place] for place in places]
         try:
-            self.local.commit(digests, blocks)
+            self.local.commit(run.namespace, digests, blocks)
             for writer in self._writers:
                 for digest, block in zip(digests, blocks, strict=True):
                     self._arena.retain((block,))
@@ -262,18 +275,8 @@ class StorageManager:
 
     def abandon(self, run: ChunkRun, places: Sequence[int], blocks: Sequence[Block]) -> None:
         """Take lent blocks back; what they hold is not made findable."""
-        self._unclaim(run, places)
+        self._filling.give_up(run.digests[place] for place in places)
         self._arena.release(blocks)
-
-    def _claim(self, run: ChunkRun) -> list[int]:
-        with self._filling_lock:  # `missing` inside it: who has just kept a chunk gives up its claim afterwards
-            places = [place for place in self.local.missing(run.digests) if run.digests[place] not in self._filling]
-            self._filling.update(run.digests[place] for place in places)
-        return places
-
-    def _unclaim(self, run: ChunkRun, places: Sequence[int]) -> None:
-        with self._filling_lock:
-            self._filling.difference_update(run.digests[place] for place in places)
 
     @property
     def claims(self) -> int:
@@ -285,8 +288,9 @@ class StorageManager:
     def sweep(self) -> int:
         """Release the leases that nobody came for; give how many."""
         expired = self._promises.expire()
-        self._metrics.expired_leases.inc(expired)
-        return expired
+        self._lapsed.note(expired)
+        self._metrics.expired_leases.inc(len(expired))
+        return len(expired)
 
     def flush(self, timeout_s: float = 30.0) -> bool:
         """Wait for the write-behind of every tier; False when it takes too long."""

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from lmcache_core.codec.frame import FrameCodec
 from lmcache_core.contracts.key import ChunkKey, KeyNamespace
 from lmcache_core.memory.lease import Promise
+
+
+class Request(NamedTuple):
+    """Ties a retrieve to its lookup.
+
+    Attributes:
+        identity: Of the request among all tenants and ranks.
+        name: As its caller gave it, for events; ``""`` for none.
+    """
+
+    identity: bytes
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +46,19 @@ class ChunkRun:
         unfull = self.rest_tokens and start < stop == len(self.digests)
         return max(0, stop - start) * full_tokens - (full_tokens - self.rest_tokens if unfull else 0)
 
+    def behind(self, chunks: int) -> ChunkRun:
+        """The same without so many leading chunks; a chunk's digest tells all that comes before it."""
+        return replace(self, digests=self.digests[chunks:]) if chunks else self
+
     def keys(self, start: int, stop: int) -> list[ChunkKey]:
         """Keys of some of the chunks; made only where a store behind tier 0 is asked."""
         return [ChunkKey(self.namespace, digest) for digest in self.digests[start:stop]]
 
-    def request(self, request_id: str) -> bytes:
+    def request(self, request_id: str) -> Request:
         """Identity that ties a retrieve to its lookup: the caller's, or the chain's end."""
         if request_id:
-            return hashlib.sha256(self.namespace.seed + request_id.encode()).digest()
-        return self.digests[-1] if self.digests else self.namespace.seed
+            return Request(hashlib.sha256(self.namespace.seed + request_id.encode()).digest(), request_id)
+        return Request(self.digests[-1] if self.digests else self.namespace.seed)
 
     def continues(self, digests: Sequence[bytes]) -> bool:
         """Whether one of this run and those chunks is a prefix of the other; digests are chained."""

@@ -125,6 +125,7 @@ class WriteBehind:
                 self._write(batch)
             except Exception:  # noqa: PERF203 - the border of one batch: an error must not end a thread that writes
                 log.exception("%s: writing %d chunk(s) failed", self._tier.name, len(batch))
+                self._journal.l2_stored(self._tier.known_as, [job.key for job in batch], lost=True)
                 self._lose(len(batch), "error")
             finally:
                 with self._changed:

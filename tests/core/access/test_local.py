@@ -12,7 +12,7 @@ from tests.memory_store import CHUNK_TOKENS, Gate, Rig, refuse
 
 from lmcache_core.access.format import ChunkFormat
 from lmcache_core.access.local import LocalAccess
-from lmcache_core.storage.run import ChunkRun
+from lmcache_core.storage.run import ChunkRun, Request
 from lmcache_core.tokens.hashing import token_array
 
 PROMPT = list(range(4 * CHUNK_TOKENS))
@@ -103,7 +103,7 @@ def test_a_rank_whose_lookup_fails_leaves_no_promise_of_another(
     fill(rig, runs[0], 2)
     look = rig.storage.lookup
 
-    def fail_on_rank_1(run: ChunkRun, request: bytes, *, deadline: float) -> object:
+    def fail_on_rank_1(run: ChunkRun, request: Request, *, deadline: float) -> object:
         if run.namespace.rank == 1:
             raise RuntimeError("broken")
         return look(run, request, deadline=deadline)

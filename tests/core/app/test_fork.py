@@ -17,7 +17,7 @@ PROGRAM = """
         engine = manager.engine
         engine.store(tokens, kv)
         storage = manager.host.storage
-        with storage.local._lock, storage._filling_lock, engine._warn_lock:  # as if other threads held them
+        with storage.local._lock, storage._filling._lock, engine._warn_lock:  # as if other threads held them
             child = os.fork()
             if not child:
                 print(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from tests.memory_store import LAYOUT, Rig, refuse
 
-from lmcache_core import BackendError, ChunkKey, Event, EventSubscriber, EventType, LoadResult
+from lmcache_core import BackendError, ChunkKey, Event, EventSubscriber, EventType, KVGroup, LoadResult
 from lmcache_core.contracts.key import hash_salt
 from lmcache_core.events.journal import TierName
+from lmcache_core.telemetry.attribution import architecture_of
+from lmcache_core.tokens.hashing import token_array
 
 CHUNK_BYTES = LAYOUT.bytes_per_token * 4
 
@@ -45,6 +48,11 @@ def seen(rig: Rig, *kinds: EventType, of: Callable[[], object]) -> list[Mapping[
 
 def kv(tokens: int) -> torch.Tensor:
     return torch.ones(LAYOUT.kv_shape(tokens))
+
+
+def keys_of(rig: Rig, tokens: Sequence[int]) -> tuple[str, ...]:
+    run = rig.format.run(token_array(tokens), "", "")
+    return tuple(str(key) for key in run.keys(0, len(run.digests)))
 
 
 def test_store_tells_tokens_once(rig: Rig) -> None:
@@ -144,7 +152,7 @@ def test_load_tells_what_was_asked_and_what_came(rig: Rig) -> None:
     rig.local.clear()
     digest = list(rig.stores[0].frames)[1]
     rig.stores[0].results[digest] = LoadResult.CORRUPT
-    memory = {"l2_name": "memory", "adapter_index": 0}
+    memory = {"l2_name": "memory", "adapter_index": 0, "request_id": "r"}
     lacking = str(ChunkKey(rig.namespace(), digest))
 
     told = seen(
@@ -152,7 +160,7 @@ def test_load_tells_what_was_asked_and_what_came(rig: Rig) -> None:
         EventType.L2_LOAD_TASK_SUBMITTED,
         EventType.L2_LOAD_TASK_COMPLETED,
         EventType.L2_PREFETCH_FAILED,
-        of=lambda: rig.engine.retrieve(range(8), kv(8)),
+        of=lambda: rig.engine.retrieve(range(8), kv(8), request_id="r"),
     )
 
     assert told == [
@@ -173,15 +181,54 @@ def test_eviction_tells_but_clear_does_not(rig: Rig) -> None:
 
     assert sum(one["key_count"] for one in told) == 2
     assert all(0 <= lifespan_s < 60 for one in told for lifespan_s in one["lifespans_s"])
+    assert [key for one in told for key in one["keys"]] == list(keys_of(rig, range(32))[:5:-1])
 
 
 def test_full_arena_tells_during_what(rig: Rig) -> None:
     rig.engine.store(range(32), kv(32))
     rig.engine.lookup(range(32))
 
-    told = seen(rig, EventType.L1_ALLOCATION_FAILED, of=lambda: rig.engine.store([7] * 4, kv(4)))
+    told = seen(rig, EventType.L1_ALLOCATION_FAILED, of=lambda: rig.engine.store([7] * 8, kv(8)))
 
-    assert told == [{"during": "l1_store", "key_count": 1}]
+    assert told == [{"during": "l1_store", "key_count": 2, "keys": keys_of(rig, [7] * 8)}]
+
+
+def test_late_retrieve_tells_which_chunks_its_lookup_had_found(rig: Rig) -> None:
+    rig.storage._promises._ttl_s = 0.0
+    rig.stores[0].fault = refuse("store", error=BackendError("no"))
+    rig.engine.store(range(16), kv(16))
+    rig.storage.flush()
+    rig.engine.lookup(range(16), request_id="late")
+
+    def come_too_late() -> None:
+        rig.storage.sweep()
+        rig.engine.store(range(100, 120), kv(20))  # takes the room of the last one
+        rig.storage.flush()
+        rig.engine.retrieve(range(16), kv(16), request_id="late")
+        rig.engine.retrieve(range(16), kv(16), request_id="late")
+
+    told = seen(rig, EventType.L1_READ_FAILED, of=come_too_late)
+
+    lost = keys_of(rig, range(16))[3:]
+    assert told == [{"during": "l1_retrieve", "reason": "not_found", "key_count": 1, "keys": lost}]
+    assert rig.sample("num_short_tokens_total") == 4
+
+
+def test_late_retrieve_of_what_is_still_there_lacks_nothing(rig: Rig) -> None:
+    rig.storage._promises._ttl_s = 0.0
+    rig.engine.store(range(16), kv(16))
+    rig.engine.lookup(range(16), request_id="late")
+    rig.storage.sweep()
+
+    assert seen(rig, EventType.L1_READ_FAILED, of=lambda: rig.engine.retrieve(range(16), kv(16))) == []
+
+
+def test_batch_that_cannot_be_sealed_is_told_as_failed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(type(rig.codec), "seal")
+
+    (told,) = seen(rig, EventType.L2_STORE_COMPLETED, of=lambda: rig.engine.store(range(8), kv(8)))
+
+    assert (told["succeeded_count"], told["failed_count"]) == (0, 2)
 
 
 def test_load_without_room_tells_why(rig: Rig) -> None:
@@ -192,9 +239,12 @@ def test_load_without_room_tells_why(rig: Rig) -> None:
     rig.storage.flush()
     rig.engine.lookup(range(100, 132))
 
-    told = seen(rig, EventType.L2_PREFETCH_FAILED, of=lambda: rig.engine.retrieve(range(8), kv(8)))
+    kinds = EventType.L1_ALLOCATION_FAILED, EventType.L2_PREFETCH_FAILED
+    told = seen(rig, *kinds, of=lambda: rig.engine.retrieve(range(8), kv(8), request_id="r"))
 
-    assert told == [{"l2_name": "", "reason": "l1_oom", "key_count": 2}]
+    lacking = {"key_count": 2, "keys": keys_of(rig, range(8))}
+    store = {"l2_name": "memory", "adapter_index": 0, "request_id": "r"}
+    assert told == [{"during": "l2_prefetch", **lacking}, {**store, "reason": "l1_oom", **lacking}]
 
 
 def test_eviction_behind_tier_0_tells_the_kind_of_store(rig: Rig) -> None:
@@ -204,9 +254,13 @@ def test_eviction_behind_tier_0_tells_the_kind_of_store(rig: Rig) -> None:
 
 
 def test_a_call_without_an_answer_tells_where_it_was_made(rig: Rig) -> None:
-    (told,) = seen(rig, EventType.TIMEOUT_RAISED, of=lambda: rig.journal.timed_out("too late", "BackendTimeoutError"))
+    tier = TierName("disk", 1)
+    (told,) = seen(
+        rig, EventType.TIMEOUT_RAISED, of=lambda: rig.journal.timed_out(tier, "too late", "BackendTimeoutError")
+    )
 
     assert (told["message"], told["exception_type"]) == ("too late", "BackendTimeoutError")
+    assert (told["l2_name"], told["adapter_index"]) == ("disk", 1)
     assert "test_a_call_without_an_answer_tells_where_it_was_made" in told["stacktrace"]
 
 
@@ -219,3 +273,19 @@ def test_registration_tells_the_shape(rig: Rig) -> None:
         "-1",
         "llama",
     )
+
+
+def test_registration_tells_each_group_of_a_hybrid_model(rig: Rig) -> None:
+    groups = (
+        KVGroup(name="near", kind="sliding_window", num_layers=1, window_tokens=6),
+        KVGroup(name="far", kind="full", num_layers=1),
+    )
+    layout = replace(LAYOUT, groups=groups)
+    (told,) = seen(rig, EventType.MP_KV_REGISTERED, of=lambda: rig.journal.registered(rig.namespace(), layout, "x"))
+
+    assert (told["kv_shapes"], told["attn_windows"], told["group_kinds"]) == (
+        "2x1x4x8;2x1x4x8",
+        "2,-1",
+        "attention,attention",
+    )
+    assert architecture_of(told) == "full+swa"

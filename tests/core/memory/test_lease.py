@@ -70,7 +70,7 @@ def test_overdue_promise_is_released_and_counted() -> None:
     table.add(b"new", lease_on(arena), None)
     clock.now_s = 10.0
 
-    assert table.expire() == 1
+    assert table.expire() == [(b"old", None)]
     assert arena.used_bytes == ALIGNMENT_BYTES
     assert table.take(b"old") is None
     assert len(table) == 1

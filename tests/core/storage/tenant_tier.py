@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lmcache_core.contracts.control import TenantUsage
+from lmcache_core.contracts.key import KeyNamespace
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena, Block
@@ -11,6 +12,7 @@ from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.tenants import TenantQuota, Tenants
 
 PAGE = ALIGNMENT_BYTES
+NAMESPACE = KeyNamespace(model_name="m", world_size=1, rank=0, dtype="float32", layout="l", chunk_tokens=4)
 
 
 class Tier:
@@ -37,7 +39,7 @@ class Tier:
 
     def _store(self, tenant: str, name: str, pages: int) -> int:
         blocks = self.local.reserve(1, pages * PAGE, tenant=tenant)
-        self.local.commit([f"{tenant} {name}".encode()][: len(blocks)], blocks)
+        self.local.commit(NAMESPACE, [f"{tenant} {name}".encode()][: len(blocks)], blocks)
         self.arena.release(blocks)
         return len(blocks)
 

@@ -1,3 +1,5 @@
+from tests.core.storage.tenant_tier import NAMESPACE
+
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena, Block
@@ -16,7 +18,7 @@ def backend(*, use_hot: bool, chunks: int = 4) -> LocalCPUBackend:
 
 def fill(local: LocalCPUBackend, digest: bytes) -> None:
     blocks: list[Block] = local.reserve(1, FRAME_BYTES)
-    local.commit([digest], blocks)
+    local.commit(NAMESPACE, [digest], blocks)
     local.arena.release(blocks)
 
 

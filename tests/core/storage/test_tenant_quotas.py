@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.core.storage.tenant_tier import PAGE, Tier
+from tests.core.storage.tenant_tier import NAMESPACE, PAGE, Tier
 
 from lmcache_core.memory.arena import Block
 
@@ -36,7 +36,9 @@ class TenantMachine(RuleBasedStateMachine):
         if self.quota(tenant) and used_before + pages * PAGE > self.quota(tenant) and not blocks:
             assert lost == 0
         self.number += 1
-        self.tier.local.commit([f"{tenant} {self.number} {place}".encode() for place in range(len(blocks))], blocks)
+        self.tier.local.commit(
+            NAMESPACE, [f"{tenant} {self.number} {place}".encode() for place in range(len(blocks))], blocks
+        )
         if hold:
             self.held.append(blocks)
         else:
@@ -107,7 +109,9 @@ class IsolationMachine(RuleBasedStateMachine):
         blocks = self.tier.local.reserve(count, PAGE, tenant=tenant)
         assert len(blocks) == min(count, {"p": 2, "q": 3, "r": 5}[tenant]), "within the quota there is always room"
         self.number += 1
-        self.tier.local.commit([f"{tenant} {self.number} {place}".encode() for place in range(len(blocks))], blocks)
+        self.tier.local.commit(
+            NAMESPACE, [f"{tenant} {self.number} {place}".encode() for place in range(len(blocks))], blocks
+        )
         self.tier.arena.release(blocks)
         assert self.tier.local.missing(others) == []
         if hit and others:
@@ -135,7 +139,7 @@ class SizesMachine(RuleBasedStateMachine):
         blocks = self.tier.local.reserve(1, pages * PAGE)
         assert len(blocks) == possible
         self.number += 1
-        self.tier.local.commit([str(self.number).encode()][: len(blocks)], blocks)
+        self.tier.local.commit(NAMESPACE, [str(self.number).encode()][: len(blocks)], blocks)
         if hold:
             self.held += blocks
         else:
