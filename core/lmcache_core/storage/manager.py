@@ -156,7 +156,8 @@ class StorageManager:
             held += self.local.lease_run(run.digests[skip_chunks + len(held) :])
         yield from tuple(held)
         place = skip_chunks + len(held)
-        expected = self._expected(run, request, place) if promise is None else 0
+        lapsed = self._lapsed.take(run, request)
+        expected = self._tell_lost(run, request, lapsed, place) if promise is None and lapsed is not None else 0
         plan = promise.plan.plan if promise is not None else self._plan(run, place, deadline)
         with closing(self._fetch_rest(run, request, plan, place, deadline)) as rest:
             for blocks in rest:
@@ -169,11 +170,8 @@ class StorageManager:
         if expected > place:
             self._metrics.short_tokens.inc(run.tokens(place, min(expected, len(run.digests))))
 
-    def _expected(self, run: ChunkRun, request: Request, place: int) -> int:
-        """Give the chunks that a lookup found whose lease has expired; tell which of them tier 0 has lost by that."""
-        lapsed = self._lapsed.take(run, request)
-        if lapsed is None:
-            return 0
+    def _tell_lost(self, run: ChunkRun, request: Request, lapsed: Promised, place: int) -> int:
+        """Tell what tier 0 has lost since a lookup whose lease has expired; give the chunks that it had found."""
         lost = run.keys(place, lapsed.resident)
         if lost:
             self._journal.l1_read_failed(lost, request.name)

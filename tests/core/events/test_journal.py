@@ -223,6 +223,21 @@ def test_late_retrieve_of_what_is_still_there_lacks_nothing(rig: Rig) -> None:
     assert seen(rig, EventType.L1_READ_FAILED, of=lambda: rig.engine.retrieve(range(16), kv(16))) == []
 
 
+def test_lookup_that_is_repeated_makes_up_for_an_expired_one(rig: Rig) -> None:
+    rig.storage._promises._ttl_s = 0.0
+    rig.engine.store(range(16), kv(16))
+
+    def look_twice() -> None:
+        rig.engine.lookup(range(16), request_id="r")
+        rig.storage.sweep()
+        rig.engine.lookup(range(16), request_id="r")
+        rig.engine.retrieve(range(16), kv(16), request_id="r")
+        rig.engine.clear()
+        rig.engine.retrieve(range(16), kv(16), request_id="r")
+
+    assert seen(rig, EventType.L1_READ_FAILED, of=look_twice) == []
+
+
 def test_batch_that_cannot_be_sealed_is_told_as_failed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(type(rig.codec), "seal")
 
