@@ -26,6 +26,12 @@ def retrieved(rig: Rig, tokens: list[int], **how: Any) -> tuple[list[bool], torc
     return rig.engine.retrieve(tokens, out, **how).tolist(), out
 
 
+def settle(rig: Rig) -> None:
+    """Wait until the stores have every chunk and, where no lookup holds any, nobody but tier 0 a block."""
+    assert rig.storage.flush()
+    assert until(lambda: all(block.references == 1 for block in rig.local._index._blocks.values()))
+
+
 def forget_local(rig: Rig) -> None:
     rig.storage.flush()
     rig.local.clear()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.engine_calls import settle
 from tests.memory_store import LAYOUT, MemoryStore, Rig, refuse
 
 from lmcache_core import BackendError, Event, EventSubscriber, EventType, LoadResult
@@ -74,13 +75,13 @@ def live_a_life(rig: Rig, clock: Clock) -> None:
     store = rig.stores[0]
     rig.journal.registered(rig.namespace(), LAYOUT, "llama")
     rig.engine.store(range(32), kv(32))
-    rig.storage.flush()
+    settle(rig)
     rig.engine.lookup(range(32), request_id="r")  # leases all there is
     rig.engine.store([7] * 4, kv(4))
     clock.now_s = 400.0
     rig.storage.sweep()
     rig.engine.store([9] * 32, kv(32))  # evicts what the lookup had promised
-    rig.storage.flush()
+    settle(rig)
     rig.engine.retrieve(range(32), kv(32), request_id="r")
     rig.local.clear()
     store.results[next(iter(store.frames))] = LoadResult.CORRUPT

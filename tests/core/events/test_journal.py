@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.engine_calls import settle
 from tests.memory_store import LAYOUT, Rig, refuse
 
 from lmcache_core import BackendError, ChunkKey, Event, EventSubscriber, EventType, KVGroup, LoadResult
@@ -74,7 +75,7 @@ def test_store_tells_tokens_once(rig: Rig) -> None:
 
 def test_lookup_tells_the_tiers_apart(rig: Rig) -> None:
     rig.engine.store(range(8), kv(8))
-    rig.storage.flush()
+    settle(rig)
     rig.local.clear()
     rig.engine.retrieve(range(4), kv(4))
 
@@ -108,7 +109,7 @@ def test_lookup_tells_the_shape_of_a_chunk(rig: Rig) -> None:
 
 def test_tokens_of_a_short_retrieve_are_those_delivered(rig: Rig) -> None:
     rig.engine.store(range(8), kv(8))
-    rig.storage.flush()
+    settle(rig)
     rig.local.clear()
     rig.stores[0].results[list(rig.stores[0].frames)[1]] = LoadResult.FAILED
 
@@ -148,7 +149,7 @@ def test_write_behind_tells_how_many_chunks_of_each_tenant_it_kept(rig: Rig) -> 
 
 def test_load_tells_what_was_asked_and_what_came(rig: Rig) -> None:
     rig.engine.store(range(8), kv(8))
-    rig.storage.flush()
+    settle(rig)
     rig.local.clear()
     digest = list(rig.stores[0].frames)[1]
     rig.stores[0].results[digest] = LoadResult.CORRUPT
@@ -173,7 +174,7 @@ def test_load_tells_what_was_asked_and_what_came(rig: Rig) -> None:
 def test_eviction_tells_but_clear_does_not(rig: Rig) -> None:
     def fill_twice_and_clear() -> None:
         rig.engine.store(range(32), kv(32))
-        rig.storage.flush()
+        settle(rig)
         rig.engine.store([7] * 8, kv(8))
         rig.engine.clear()
 
@@ -186,6 +187,7 @@ def test_eviction_tells_but_clear_does_not(rig: Rig) -> None:
 
 def test_full_arena_tells_during_what(rig: Rig) -> None:
     rig.engine.store(range(32), kv(32))
+    settle(rig)
     rig.engine.lookup(range(32))
 
     told = seen(rig, EventType.L1_ALLOCATION_FAILED, of=lambda: rig.engine.store([7] * 8, kv(8)))
@@ -197,13 +199,13 @@ def test_late_retrieve_tells_which_chunks_its_lookup_had_found(rig: Rig) -> None
     rig.storage._promises._ttl_s = 0.0
     rig.stores[0].fault = refuse("store", error=BackendError("no"))
     rig.engine.store(range(16), kv(16))
-    rig.storage.flush()
+    settle(rig)
     rig.engine.lookup(range(16), request_id="late")
 
     def come_too_late() -> None:
         rig.storage.sweep()
         rig.engine.store(range(100, 120), kv(20))  # takes the room of the last one
-        rig.storage.flush()
+        settle(rig)
         rig.engine.retrieve(range(16), kv(16), request_id="late")
         rig.engine.retrieve(range(16), kv(16), request_id="late")
 
@@ -248,10 +250,10 @@ def test_batch_that_cannot_be_sealed_is_told_as_failed(rig: Rig, monkeypatch: py
 
 def test_load_without_room_tells_why(rig: Rig) -> None:
     rig.engine.store(range(8), kv(8))
-    rig.storage.flush()
+    settle(rig)
     rig.local.clear()
     rig.engine.store(range(100, 132), kv(32))
-    rig.storage.flush()
+    settle(rig)
     rig.engine.lookup(range(100, 132))
 
     kinds = EventType.L1_ALLOCATION_FAILED, EventType.L2_PREFETCH_FAILED

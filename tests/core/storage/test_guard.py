@@ -18,6 +18,14 @@ def rig() -> Iterator[Rig]:
     made.close()
 
 
+@pytest.fixture
+def still() -> Iterator[Rig]:
+    """A rig whose store is given time to answer, and whose breaker's clock stands."""
+    made = Rig(clock=lambda: 0.0)
+    yield made
+    made.close()
+
+
 def test_bypass_ends_when_its_last_owner_lets_go(rig: Rig) -> None:
     bypass = rig.tiers[0].bypass
     bypass.hold("operator", Hold("maintenance", reads=True, writes=True))
@@ -123,24 +131,24 @@ def test_close_waits_a_second_at_most_for_a_hung_store(rig: Rig) -> None:
     assert time.monotonic() - started < 2
 
 
-def test_repeated_failures_are_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.stores[0].fault = refuse("contains")
+def test_repeated_failures_are_logged_once(still: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    still.stores[0].fault = refuse("contains")
     for _ in range(50):
-        rig.engine.lookup([1, 2, 3, 4])
+        still.engine.lookup([1, 2, 3, 4])
 
     assert [message for message in caplog.messages if "treated as a miss" in message] == [
         "load failed, treated as a miss: store refused (at most one such line in 10 s)"
     ]
 
 
-def test_failing_store_is_cut_off_after_three_errors(rig: Rig) -> None:
-    rig.stores[0].fault = refuse("contains")
+def test_failing_store_is_cut_off_after_three_errors(still: Rig) -> None:
+    still.stores[0].fault = refuse("contains")
     for _ in range(50):
-        rig.engine.lookup([1, 2, 3, 4])
+        still.engine.lookup([1, 2, 3, 4])
 
-    assert rig.tiers[0].load_failures == 3
-    assert rig.sample("breaker_state", backend="RemoteBackend-0") == 3
-    assert rig.sample("breaker_opened_total", backend="RemoteBackend-0") == 1
+    assert still.tiers[0].load_failures == 3
+    assert still.sample("breaker_state", backend="RemoteBackend-0") == 3
+    assert still.sample("breaker_opened_total", backend="RemoteBackend-0") == 1
 
 
 @pytest.mark.timing
@@ -174,25 +182,25 @@ def test_store_is_used_again_after_the_trials() -> None:
     assert rig.sample("breaker_state", backend="RemoteBackend-0") == 0
 
 
-def test_lost_writes_of_an_open_breaker_are_counted(rig: Rig) -> None:
-    rig.stores[0].fault = refuse("contains")
+def test_lost_writes_of_an_open_breaker_are_counted(still: Rig) -> None:
+    still.stores[0].fault = refuse("contains")
     for _ in range(3):
-        rig.engine.lookup([1, 2, 3, 4])
+        still.engine.lookup([1, 2, 3, 4])
 
-    rig.engine.store([1, 2, 3, 4], torch.ones(LAYOUT.kv_shape(4)))
+    still.engine.store([1, 2, 3, 4], torch.ones(LAYOUT.kv_shape(4)))
 
-    assert rig.sample("lost_chunks_total", backend="RemoteBackend-0", reason="breaker_open") == 1
+    assert still.sample("lost_chunks_total", backend="RemoteBackend-0", reason="breaker_open") == 1
 
 
-def test_bypass_of_writes_alone_still_reads(rig: Rig) -> None:
-    rig.engine.store([1, 2, 3, 4], torch.ones(LAYOUT.kv_shape(4)))
-    rig.storage.flush()
-    rig.storage.set_backend_bypass("RemoteBackend-0", True, owner="me", reads=False)
-    rig.local.clear()
+def test_bypass_of_writes_alone_still_reads(still: Rig) -> None:
+    still.engine.store([1, 2, 3, 4], torch.ones(LAYOUT.kv_shape(4)))
+    still.storage.flush()
+    still.storage.set_backend_bypass("RemoteBackend-0", True, owner="me", reads=False)
+    still.local.clear()
 
-    assert rig.engine.lookup([1, 2, 3, 4]) == 4
-    rig.engine.store([5, 6, 7, 8], torch.ones(LAYOUT.kv_shape(4)))
-    assert rig.sample("lost_chunks_total", backend="RemoteBackend-0", reason="bypassed") == 1
+    assert still.engine.lookup([1, 2, 3, 4]) == 4
+    still.engine.store([5, 6, 7, 8], torch.ones(LAYOUT.kv_shape(4)))
+    assert still.sample("lost_chunks_total", backend="RemoteBackend-0", reason="bypassed") == 1
 
 
 def test_bypass_of_reads_alone_still_writes(rig: Rig) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.engine_calls import TOKENS, forget_local, some_kv
+from tests.engine_calls import TOKENS, forget_local, some_kv, until
 from tests.memory_store import CHUNK_TOKENS, Rig, refuse
 
 from lmcache_core.storage.run import ChunkRun, Request
@@ -90,7 +90,7 @@ def test_prefetch_leaves_no_reference_without_its_promise(rig: Rig) -> None:
     rig.storage.release(R)
     rig.local.clear()
 
-    assert rig.arena.used_bytes == 0
+    assert until(lambda: rig.arena.used_bytes == 0)
 
 
 # -- residence ----------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_a_fetch_gives_the_chunks_behind_the_skipped_ones(
     assert [block[128:] for block in blocks] == [
         rig.stores[0].frames[digest][128:] for digest in run.digests[skip_chunks:]
     ]
-    assert rig.arena.blocks == rig.local.chunks
+    assert until(lambda: rig.arena.blocks == rig.local.chunks)
 
 
 def test_skipped_chunks_are_not_asked_for(rig: Rig) -> None:
@@ -177,7 +177,7 @@ def test_a_promise_is_trimmed_to_a_shorter_fetch(rig: Rig) -> None:
 
     rig.local.clear()
 
-    assert rig.arena.blocks == 2
+    assert until(lambda: rig.arena.blocks == 2)
     assert sum(1 for _ in blocks) == 1
 
 
