@@ -23,7 +23,7 @@ class ServerCallError(LMCacheError):
 
 
 class ServerGoneError(ServerCallError):
-    """There is no server, or it died before it answered."""
+    """There is no server, or it ended before it answered."""
 
     kind = "server_gone"
 

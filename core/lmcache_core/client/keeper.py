@@ -70,9 +70,10 @@ class LinkKeeper(PeriodicThread):
             return self._look()
         wait_s, pool, lifeline, number = self._map(session), session.pool, session.lifeline, session.number
         del session  # a child forked during the wait would keep the arena mapped with this frame
-        if self._wait(wait_s, lifeline):
-            self._lose(pool, "died")
-            return ThreadRunSummary(success=False, message="the server died")
+        end = self._wait(wait_s, lifeline)
+        if end:
+            self._lose(pool, end)
+            return ThreadRunSummary(success=False, message=f"the server {end}")
         pool.drain()
         if time.monotonic() >= self._next_ping_s and not self.stop_requested:
             self._ping(pool, number)
@@ -94,8 +95,8 @@ class LinkKeeper(PeriodicThread):
         left_s = max(0.0, self._next_ping_s - time.monotonic())
         return min(_MAPPING_PAUSE_S, left_s) if more else left_s
 
-    def _wait(self, wait_s: float, lifeline: Lifeline | None) -> bool:
-        """Sleep until there is something to do; True when that is a server's death."""
+    def _wait(self, wait_s: float, lifeline: Lifeline | None) -> str:
+        """Sleep until there is something to do; say how the server ended where that is it."""
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         if lifeline is not None:
@@ -103,13 +104,13 @@ class LinkKeeper(PeriodicThread):
         ready = [descriptor for descriptor, _ in poll.poll(wait_s * 1000)]
         if self._bell in ready:
             os.eventfd_read(self._bell)
-        return lifeline is not None and lifeline.fd in ready
+        return lifeline.end() if lifeline is not None and lifeline.fd in ready else ""
 
     def _ping(self, pool: SocketPool, session: int) -> None:
         try:
             answer = self._pong(pool, session)
         except ServerGoneError:
-            self._lose(pool, "died")
+            self._lose(pool)
         except ServerLateError:
             self._silent(pool)
         except ServerCallError as error:
@@ -145,8 +146,8 @@ class LinkKeeper(PeriodicThread):
         if current is not None:
             self._link.unwell(current, why)
 
-    def _lose(self, pool: SocketPool, why: str) -> None:
+    def _lose(self, pool: SocketPool, why: str = "") -> None:
         self._retry_s = _FIRST_RETRY_S
         current = self._link.session_of(pool)
         if current is not None:
-            self._link.lost(current, why)
+            self._link.lost(current, why or current.servers_end())

@@ -12,6 +12,7 @@ from lmcache_core.wire.address import LOOPBACK, ServerAddress
 
 _CONNECT_TIMEOUT_S = 0.05
 _GREETING_BYTES = 256
+_GONE = "is gone"
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
@@ -44,14 +45,17 @@ class Knock:
         self._connection.setblocking(False)  # noqa: FBT003 - the standard library's own switch
         self.fd = self._connection.fileno()
 
-    def has_ended(self) -> bool:
-        """Whether the other side is dead. Never blocks; what the other side says is passed over."""
+    def end(self) -> str:
+        """Say that the other side ``"is gone"``, dead or not; ``""`` while it is there.
+
+        Never blocks. What the other side says is passed over.
+        """
         with suppress(BlockingIOError):
             try:
-                return self._connection.recv(_GREETING_BYTES) == b""
+                return "" if self._connection.recv(_GREETING_BYTES) else _GONE
             except ConnectionError:
-                return True
-        return False
+                return _GONE
+        return ""
 
     def close(self) -> None:
         """Leave."""

@@ -8,6 +8,13 @@ import socket
 
 from lmcache_core.client.failures import ServerCallError, ServerConfusedError, ServerGoneError
 from lmcache_core.client.knock import check_user, open_socket
+from lmcache_core.wire.farewell import LAST_WORD
+
+ENDED = "has ended"
+"""What a server has done that said so before its lifeline ended."""
+
+DIED = "died"
+"""What one did whose lifeline ended without a word."""
 
 _GREETING_BYTES = 1
 _SHORTEST_TIMEOUT_S = 0.001  # 0 would mean not to wait at all
@@ -31,11 +38,23 @@ class Lifeline:
     def __del__(self) -> None:
         self.let_go()
 
-    def has_ended(self) -> bool:
-        """Whether the other side is dead, or talks, which it never does. Never blocks."""
+    def end(self) -> str:
+        """Say how the other side ended: `ENDED` or `DIED`; ``""`` while it lives.
+
+        Never blocks. The word stays where it is, for whoever asks next.
+        """
         poll = select.poll()  # one of its own: two threads cannot use the same at once
         poll.register(self.fd, select.POLLIN)
-        return bool(poll.poll(0))
+        if not poll.poll(0):
+            return ""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=self.fd)
+        try:
+            word = connection.recv(len(LAST_WORD), socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except OSError:
+            word = b""
+        finally:
+            connection.detach()
+        return ENDED if word == LAST_WORD else DIED
 
     def let_go(self) -> None:
         """Close it; by hand only in a forked child, whose copy would keep it open when the parent dies."""

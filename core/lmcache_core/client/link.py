@@ -14,10 +14,12 @@ from lmcache_core.client.answers import unexpected
 from lmcache_core.client.failures import ServerCallError, ServerGoneError, ServerLateError, ServerRefusedError
 from lmcache_core.client.greeting import Greeter
 from lmcache_core.client.knock import Knock
+from lmcache_core.client.lifeline import DIED, ENDED
 from lmcache_core.client.session import Session
 from lmcache_core.client.sockets import SocketPool
 from lmcache_core.client.wish import Wish
 from lmcache_core.wire.address import ServerAddress
+from lmcache_core.wire.farewell import STOPPING
 from lmcache_core.wire.messages import Answer, Ping, Pong, RefusalCode, Refused
 
 log = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class ServerLink:
         self._lock = threading.Lock()
         self._connecting = threading.Lock()
         self._refusal: ServerRefusedError | None = None
+        self._last_end = ""
         self._closed = False
 
     # -- coming and going -------------------------------------------------------
@@ -74,7 +77,8 @@ class ServerLink:
             session = self.session
             return self._open(deadline) if session is None else session
         except ServerCallError as error:
-            self._note(None, str(error))
+            last = f"; the last one {self._last_end}" if self._last_end and isinstance(error, ServerGoneError) else ""
+            self._note(None, f"{error}{last}")
             raise
         finally:
             self._connecting.release()
@@ -101,7 +105,8 @@ class ServerLink:
             self.session = None
             self.healthy = not self._closed
             self.reason = f"the cache server at {self.address} {why}"
-        log.warning("%s", self.reason)
+            self._last_end = why if why in {ENDED, DIED} else ""
+        log.log(logging.INFO if why == ENDED else logging.WARNING, "%s", self.reason)
         session.end()
         self._wake()
 
@@ -152,7 +157,8 @@ class ServerLink:
             knock.close()
         with self._lock:
             if not self._closed:
-                self.session, self.chunk_format, self._refusal = session, session.chunk_format, None
+                self.session, self.chunk_format = session, session.chunk_format
+                self._refusal, self._last_end = None, ""
         if self.session is not session:
             session.leave(0.0)
             raise ServerGoneError(_CLOSED)
@@ -168,7 +174,9 @@ class ServerLink:
             changed = (healthy, reason) != (self.healthy, self.reason)
             self.healthy, self.reason = healthy, reason
         if changed and reason and not self._closed:
-            log.warning("%s; everything is recomputed until it serves again", reason)
+            was_told_to_end = reason == STOPPING or (session is None and self._last_end == ENDED)
+            level = logging.INFO if was_told_to_end else logging.WARNING
+            log.log(level, "%s; everything is recomputed until it serves again", reason)
 
     def _check_refusal(self, knock: Knock, deadline: float) -> None:
         """Do not ask the same server again for what it has refused."""

@@ -52,8 +52,8 @@ class PendingRemote:
                 return True
             try:
                 answer = None if self._pool.is_closed else socket.peek(self._call)
-                if answer is None and self._pool.is_over():
-                    raise ServerGoneError("the cache server died")
+                if answer is None and (end := self._pool.end()):
+                    raise ServerGoneError(end)
             except ServerCallError as error:
                 self._finish(error)
             else:

@@ -234,7 +234,7 @@ class RemoteAccess:
         try:
             return session.pool.call(message, call, deadline)
         except ServerGoneError:
-            self.link.lost(session, "died")
+            self.link.lost(session, session.servers_end())
             raise
 
     def _session(self, deadline: float) -> Session:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lmcache_core.access.format import ChunkFormat
 from lmcache_core.client.failures import ServerConfusedError
-from lmcache_core.client.lifeline import Lifeline
+from lmcache_core.client.lifeline import DIED, Lifeline
 from lmcache_core.client.shared_arena import SharedArena
 from lmcache_core.client.sockets import SocketPool
 from lmcache_core.wire.messages import Bye
@@ -73,6 +73,10 @@ class Session:
                 raise ServerConfusedError("the cache server gave blocks of an arena that it did not hand out")
             return []
         return self.arena.views(offsets, codec.frame_bytes, codec.frame_bytes - codec.payload_bytes)
+
+    def servers_end(self) -> str:
+        """Say how the server ended, of which nothing can be had any more."""
+        return (self.lifeline.end() if self.lifeline is not None else "") or DIED
 
     def end(self) -> None:
         """Forget the sockets; the map and the lifeline go with their last user."""

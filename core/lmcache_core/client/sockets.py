@@ -42,6 +42,7 @@ _CONNECT_TIMEOUT_MS = 1000
 _FAREWELL_MS = 200
 """Longest that closing waits for the last message to leave."""
 
+_OVER = "the session with the cache server is over"
 
 _FILES_NEEDED = 16
 """A ZeroMQ context opens about six, and ends the whole process where it gets none."""
@@ -54,8 +55,8 @@ class Watch(Protocol):
     def fd(self) -> int:
         """Readable when there is something to ask about."""
 
-    def has_ended(self) -> bool:
-        """Whether the server is dead. Never blocks."""
+    def end(self) -> str:
+        """Say how the server ended, as ``"died"``; ``""`` while it lives. Never blocks."""
 
 
 class CallSocket:
@@ -101,7 +102,7 @@ class CallSocket:
 
         Raises:
             ServerLateError: None came in time; it is thrown away when it comes.
-            ServerGoneError: The server died.
+            ServerGoneError: The server ended.
             ServerConfusedError: What came is no message.
         """
         quick = deadline - time.monotonic() > _PATIENCE_MS / 1000
@@ -131,15 +132,15 @@ class CallSocket:
         return None
 
     def has_input(self, timeout_s: float) -> bool:
-        """Wait until something has come, at most so long. Raises ServerGoneError when the server dies first."""
+        """Wait until something has come, at most so long. Raises ServerGoneError when the server ends first."""
         if self._poller is None:
             self._poller = zmq.Poller()
             self._poller.register(self.raw, zmq.POLLIN)
             if self._lifeline is not None:
                 self._poller.register(self._lifeline.fd, zmq.POLLIN)
         ready = [what for what, _ in self._poller.poll(math.ceil(timeout_s * 1000))]
-        if self.raw not in ready and ready and self._lifeline is not None and self._lifeline.has_ended():
-            raise ServerGoneError("the cache server died")
+        if self.raw not in ready and ready and self._lifeline is not None and (end := self._lifeline.end()):
+            raise ServerGoneError(f"the cache server {end}")
         return self.raw in ready
 
     def drain(self) -> None:
@@ -198,6 +199,7 @@ class SocketPool:
         self._lock = threading.Lock()
         self._open = 0
         self._closed = False
+        self._why_closed = ""
 
     def call(self, message: Message, call: int, deadline: float) -> Answer:
         """Send a request and wait for its answer. Raises a `ServerCallError`."""
@@ -227,10 +229,13 @@ class SocketPool:
         """Whether its sockets must not be touched any more, which in a forked child are the parent's."""
         return self._closed
 
-    def is_over(self) -> bool:
-        """Whether no answer can come any more. Never blocks."""
+    def end(self) -> str:
+        """Say why no answer can come any more, one sentence; ``""`` while one can. Never blocks."""
         lifeline = self._lifeline
-        return self._closed or (lifeline is not None and lifeline.has_ended())
+        if self._closed or lifeline is None:
+            return self._why_closed
+        end = lifeline.end()
+        return f"the cache server {end}" if end else ""
 
     def take(self) -> CallSocket:
         """Lend a socket. Raises ServerGoneError once the pool is closed, a `ServerCallError` where there is none."""
@@ -265,19 +270,20 @@ class SocketPool:
         if farewell is not None:
             with suppress(ServerCallError):  # the end of the lifeline says the same
                 self.tell(farewell)
+        self._why_closed = self.end() or _OVER
         self._closed, self._lifeline = True, None
         self._close_idle(_FAREWELL_MS if farewell is not None else 0)
 
     def disown(self) -> None:
         """In a forked child: never touch the parent's sockets again."""
         self._lock = threading.Lock()  # another thread of the parent may have held it
-        self._closed = True
+        self._closed, self._why_closed = True, _OVER
         self._inherited, self._idle = self._idle, deque()
 
     def _make(self) -> CallSocket:
         with self._lock:
             if self._closed:
-                raise ServerGoneError("the session with the cache server is over")
+                raise ServerGoneError(self._why_closed)
             if not self._open:
                 _check_files()
             try:

@@ -185,11 +185,17 @@ class Desk:
 
     def end(self, number: int, why: str) -> None:
         """End a session and free all that it holds; nothing where there is none."""
-        session = self.sessions.pop(number, None)
-        if session is None:
-            return
-        holdings = self._holdings
-        holdings.watcher.forget(number)
+        if number in self.sessions:
+            self._holdings.watcher.forget(number)
+            self._free(number, why)
+
+    def end_all(self, why: str) -> None:
+        """End every session but for its lifeline, which tells its client that nothing more will be said."""
+        for number in list(self.sessions):
+            self._free(number, why)
+
+    def _free(self, number: int, why: str) -> None:
+        session, holdings = self.sessions.pop(number), self._holdings
         freed = session.end(holdings.promises, holdings.book, holdings.slow)
         holdings.tally.blocks_freed += freed
         log.info("session %d: %r %s; %d blocks were freed", session.ordinal, session.name, why, freed)

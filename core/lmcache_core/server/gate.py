@@ -8,6 +8,7 @@ from collections.abc import Callable
 from lmcache_core.server.refusal import RefusedCallError
 from lmcache_core.server.registration import Registration
 from lmcache_core.server.session import Session
+from lmcache_core.wire.farewell import STOPPING
 from lmcache_core.wire.messages import RefusalCode
 
 _MOST_REQUEST_ID = 1024
@@ -43,7 +44,7 @@ class Gate:
     @property
     def reason(self) -> str:
         """Why nothing is served now."""
-        return "the server is stopping" if self.stopping else self._reason()
+        return STOPPING if self.stopping else self._reason()
 
     @property
     def is_open(self) -> bool:

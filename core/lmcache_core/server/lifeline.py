@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from lmcache_core.contracts.control import ThreadReport
 from lmcache_core.server.listener import peer_of
 from lmcache_core.threads import ThreadLevel
+from lmcache_core.wire.farewell import LAST_WORD
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class Lifeline:
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Close every connection, which tells the clients that the server is gone."""
+        """Close every connection, with the word that tells an end in order from a death."""
         self._stopping = True
         if self._thread.ident is None:
             self._close_all()
@@ -161,6 +162,8 @@ class Lifeline:
 
     def _close_all(self) -> None:
         for visitor in list(self._visitors.values()):
+            if self._stopping and visitor.session:
+                _say_the_last_word(visitor.connection)
             self._close(visitor)
         self._selector.close()
         for part in (self._listener, self._bell, self._clapper):
@@ -269,3 +272,8 @@ class Lifeline:
             self._selector.unregister(visitor.process)
             os.close(visitor.process)
             visitor.process = -1
+
+
+def _say_the_last_word(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # whoever is gone, or never read its greeting, needs no word
+        connection.send(LAST_WORD, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)

@@ -108,8 +108,7 @@ class ControlLoop:
                 if now_s >= self._log_at_s:
                     self._log_at_s = now_s + _LEAST_LOG_GAP_S
                     log.exception("the server's thread goes on after a fault (told once in 10 s)")
-        for number in list(desk.sessions):
-            desk.end(number, "is ended, as the server stops")
+        desk.end_all("is ended, as the server stops")
 
     def _serve(self, desk: Desk) -> None:
         """Answer until told to end; flat, as each call pays for every step here, with a cold cache."""

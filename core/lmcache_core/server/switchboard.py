@@ -140,7 +140,13 @@ class Switchboard:
                 self._drop(peer)
 
     def say_last(self, linger_s: float) -> None:
-        """Send what waits to be sent, to all at once, at most so long. Once the control thread has ended."""
+        """Let nobody in any more, and send what waits to be sent, to all at once, at most so long.
+
+        Once the control thread has ended.
+        """
+        with contextlib.suppress(OSError):  # it rests already
+            self._epoll.unregister(self._listener)
+        self._listener.close()  # a client that comes back after the last word must find nobody, not wait in the queue
         end_s = time.monotonic() + linger_s
         for peer in self._by_fd.values():
             self._epoll.modify(peer.connection, select.EPOLLOUT if peer.waiting else 0)
@@ -173,7 +179,7 @@ class Switchboard:
     def _say_last(self, descriptor: int, events: int) -> None:
         peer = self._by_fd.get(descriptor)
         if peer is None:
-            self._epoll.modify(descriptor, 0)  # the listener or the bell, which nobody hears any more
+            self._epoll.modify(descriptor, 0)  # the bell, which nobody hears any more
         elif events & ~select.EPOLLOUT:
             self._drop(peer)
         else:

@@ -163,8 +163,10 @@ class FakeServer:
         """Of the arena, as `/proc/<pid>/maps` shows it."""
         return f"fake-arena-{self.folder.name}-{boot_id}"
 
-    def end_lifelines(self) -> None:
+    def end_lifelines(self, word: bytes = b"") -> None:
+        """End them, as a death does, or behind a word."""
         for one in self.lifelines:
+            one.sendall(word)
             one.shutdown(socket.SHUT_RDWR)
 
     # -- inside -------------------------------------------------------------------

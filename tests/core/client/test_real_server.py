@@ -110,7 +110,7 @@ def test_a_server_that_ends_in_order_is_gone_too(stage: OverTheWire) -> None:
     stage.server.stop()
 
     assert until(lambda: not stage.cache.is_healthy())
-    assert stage.cache.reason == f"no cache server answers at {stage.server.address}"
+    assert stage.cache.reason == f"no cache server answers at {stage.server.address}; the last one has ended"
 
 
 @pytest.mark.timing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import queue
@@ -17,6 +18,7 @@ from tests.core.server.served import until
 from lmcache_core.memory.arena import Arena
 from lmcache_core.server.lifeline import TICKET_BYTES, TICKET_TIMEOUT_S, Lifeline
 from lmcache_core.server.listener import SocketFile
+from lmcache_core.wire.farewell import LAST_WORD
 
 PATIENCE_S = 10.0
 FORKING_CLIENT = """
@@ -152,12 +154,35 @@ def test_the_ticket_of_a_forgotten_session_is_worthless(watched: Watched) -> Non
         assert line.recv(16) == b""
 
 
-def test_clients_see_the_end_of_the_server(folder: Path) -> None:
+def test_clients_see_the_end_of_the_server_and_its_last_word(folder: Path) -> None:
     watched = Watched(folder, None)
     with watched.connect(watched.lifeline.expect(7)) as line:
         line.recv(16)
         watched.close()
+        assert line.recv(16) == LAST_WORD
         assert line.recv(16) == b""
+
+
+def test_a_connection_without_a_ticket_gets_no_last_word(folder: Path) -> None:
+    watched = Watched(folder, None)
+    with watched.connect(b"") as line:
+        assert until(lambda: len(watched.lifeline._visitors) == 1)
+        watched.close()
+        assert line.recv(16) == b""
+
+
+def test_a_client_that_reads_nothing_does_not_hold_up_the_end(folder: Path) -> None:
+    watched = Watched(folder, None)
+    with watched.connect(watched.lifeline.expect(7)) as line:
+        assert until(lambda: watched.lifeline.is_attached(7))
+        (visitor,) = watched.lifeline._visitors.values()
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                visitor.connection.send(bytes(1 << 16), socket.MSG_DONTWAIT)
+        watched.close()
+
+        assert not watched.lifeline._thread.is_alive()
+        line.recv(16)
 
 
 def test_a_forked_child_does_not_hide_its_parents_death(watched: Watched) -> None:

@@ -11,6 +11,7 @@ from tests.core.server.served import Served, socket_path, until
 from tests.core.server.talker import Talker, digests
 
 from lmcache_core.wire import messages as wire
+from lmcache_core.wire.farewell import LAST_WORD
 from lmcache_core.wire.messages import RefusalCode
 
 Talk = Callable[[Served], Talker]
@@ -105,7 +106,25 @@ def test_clients_see_the_stop_on_their_lifeline(served: Served, worker: Talker) 
     served.server.stop()
 
     assert worker.lifeline is not None
+    assert worker.lifeline.recv(1) == LAST_WORD
     assert worker.lifeline.recv(1) == b""
+
+
+def test_the_lifeline_lasts_until_the_last_answers_are_sent(
+    served: Served, worker: Talker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = served.server._parts
+    assert parts is not None
+    say_last, attached = parts.endpoint.switchboard.say_last, []
+
+    def look_and_say(linger_s: float) -> None:
+        attached.append(parts.lifeline.is_attached(worker.session))
+        say_last(linger_s)
+
+    monkeypatch.setattr(parts.endpoint.switchboard, "say_last", look_and_say)
+    served.server.stop()
+
+    assert attached == [True]
 
 
 def test_a_server_that_was_never_started_stops(folder: Path) -> None:
