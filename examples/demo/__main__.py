@@ -1,9 +1,10 @@
-"""The demo: one question about one long document, in four processes; ``make demo`` runs it.
+"""The demo: one question about one long document, in five processes; ``make demo`` runs it.
 
     reference   no cache
     A           an empty store: computes everything, fills the store
     B           a new process, nothing in memory: takes the document from the store
     C           a new process whose store is taken away under it, and brought back
+    D           a new process that keeps whole prompts, and not only their full chunks; asked twice
 
 The answer must be the same each time. Ends with 0, or with 1 and a sentence for each thing it did not show.
 """
@@ -32,8 +33,8 @@ DOCUMENT = ROOT / "LICENSE"
 QUESTION = "Question: Under which conditions may You reproduce and distribute copies of the Work?"
 
 
-def answer_four_times(children: Children) -> tuple[list[Row], list[dict[str, Any]]]:
-    """Run the four processes; give five answers, C's being two, and C's verdicts."""
+def answer_in_five_processes(children: Children) -> tuple[list[Row], list[dict[str, Any]]]:
+    """Run the processes; give seven answers, two of them C's and two D's, and C's verdicts."""
     job = Job(str(MODEL), str(DOCUMENT), QUESTION, config=str(Path(__file__).with_name("lmcache.toml")))
 
     def run(title: str, job: Job) -> Told:
@@ -47,12 +48,15 @@ def answer_four_times(children: Children) -> tuple[list[Row], list[dict[str, Any
     filled = run("A (empty store)", job)
     warm = run("B (new process, warm store)", job)
     outage = run("C (the store goes away)", dataclasses.replace(job, outage=True))
+    whole = run("D (keeps whole prompts, is asked twice)", dataclasses.replace(job, whole=True))
     rows = [
         Row("no cache", plain.answers[0]),
         Row("A: empty store", filled.answers[0]),
         Row("B: warm store", warm.answers[0]),
         Row("C: store away", outage.answers[0]),
         Row("C: store back", outage.answers[1]),
+        Row("D: whole prompt", whole.answers[0]),
+        Row("D: asked again", whole.answers[1]),
     ]
     return rows, outage.verdicts
 
@@ -77,7 +81,7 @@ def main() -> int:
     console = Console()
     start = time.monotonic()
     try:
-        rows, verdicts = answer_four_times(prepare(console))
+        rows, verdicts = answer_in_five_processes(prepare(console))
     except DemoError as error:
         console.print(f"demo: {error}", markup=False, highlight=False)
         return 1
@@ -96,7 +100,7 @@ def show(console: Console, rows: list[Row], verdicts: list[dict[str, Any]], seco
         console.print(f"FAILED: {sentence}", style="bold red")
     if not broken:
         console.print(
-            f"Shown: the same {len(rows[0].answer['tokens'])} tokens five times, {speed(rows)}; "
+            f"Shown: the same {len(rows[0].answer['tokens'])} tokens {len(rows)} times, {speed(rows)}; "
             f"an outage cost time and nothing else. {seconds:.0f} s in all.",
             highlight=False,
         )

@@ -13,7 +13,8 @@ from lmcache_core import CacheManager
 from lmcache_plugins.transformers.generation import CachedGeneration
 
 SLICE_TOKENS = 256
-"""Tokens of one step of the prefill, a chunk of the cache: equal slices make equal bits, cold or warm."""
+"""Tokens of one step of the prefill, a chunk of the cache: equal slices make equal bits, cold or warm. A whole prompt
+ends within a slice: it is restored as far as it is known, and the rest computed in one step."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,19 @@ class Generator:
         model: A causal language model of transformers.
         manager: The cache; None for none.
         progress: Told a stage, the tokens done and all of them.
+        whole: Whether the cache keeps whole prompts.
     """
 
-    def __init__(self, model: Any, manager: CacheManager | None, progress: Callable[[str, int, int], None]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        manager: CacheManager | None,
+        progress: Callable[[str, int, int], None],
+        *,
+        whole: bool = False,
+    ) -> None:
         self._model = model
+        self._whole = whole
         self._cached = CachedGeneration(model, manager.engine) if manager is not None else None
         self._progress = progress
 
@@ -85,9 +95,10 @@ class Generator:
             "attention_mask": torch.ones_like(tokens),
             "do_sample": False,
             "max_new_tokens": limit_tokens,
-            "prefill_chunk_size": SLICE_TOKENS,
             "streamer": watch,
         }
+        if not self._whole:
+            options["prefill_chunk_size"] = SLICE_TOKENS
         with self._model.register_forward_hook(watch.after_step):
             if self._cached is None:
                 made, reused_tokens, stored_tokens = self._model.generate(tokens, **options), 0, 0

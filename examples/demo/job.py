@@ -17,6 +17,7 @@ class Job:
         question: About the document.
         config: Configuration file of the cache; None for no cache at all.
         outage: Whether the store goes away and comes back while this process runs.
+        whole: Whether prompts are kept up to their last token, and this one is asked twice.
     """
 
     model: str
@@ -24,6 +25,7 @@ class Job:
     question: str
     config: str | None
     outage: bool = False
+    whole: bool = False
 
     def prompt(self, tokenizer: Any) -> list[int]:
         """Turn document and question into tokens."""

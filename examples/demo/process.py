@@ -26,7 +26,7 @@ VERDICT_TIMEOUT_S = 30.0
 
 
 class Process:
-    """Answers one question, once or, around an outage, twice."""
+    """Answers one question, once or, around an outage or to show that it comes again, twice."""
 
     def __init__(self, job: Job, channel: Channel) -> None:
         self._job = job
@@ -39,18 +39,25 @@ class Process:
         self._prompt = self._job.prompt(self._tokenizer)
         layout = CachedGeneration.layout_of(model)
         with self._open(layout) as manager:
-            self._generator = Generator(model, manager, self._channel.progress)
+            self._generator = Generator(model, manager, self._channel.progress, whole=self._job.whole)
             if self._job.outage and manager is not None:
                 self._around_an_outage(manager, layout)
-            else:
-                self._answer("", manager, layout)
+                return
+            self._answer("", manager, layout)
+            if self._job.whole:
+                self._answer("again", manager, layout)
 
     @contextmanager
     def _open(self, layout: KVLayout) -> Iterator[CacheManager | None]:
         if self._job.config is None:
             yield None
             return
-        with CacheManager.from_config(self._job.config, layout=layout, model_name="smollm2-135m") as manager:
+        with CacheManager.from_config(
+            self._job.config,
+            overrides={"save_unfull_chunk": self._job.whole},
+            layout=layout,
+            model_name="smollm2-135m",
+        ) as manager:
             self._await_verdict(manager, healthy=True)
             yield manager
 

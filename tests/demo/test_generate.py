@@ -39,8 +39,8 @@ def layout(model: Any) -> KVLayout:
 
 @pytest.fixture
 def open_manager(layout: KVLayout, tmp_path: Path) -> Any:
-    def opened() -> CacheManager:
-        overrides = {"remote_url": (tmp_path / "store").as_uri(), "max_local_cpu_size": 0.05}
+    def opened(**more: Any) -> CacheManager:
+        overrides = {"remote_url": (tmp_path / "store").as_uri(), "max_local_cpu_size": 0.05, **more}
         return CacheManager.from_config(overrides=overrides, environ={}, layout=layout, model_name="tiny")
 
     return opened
@@ -83,6 +83,16 @@ def test_the_last_token_is_always_computed(model: Any, open_manager: Any, filled
     with open_manager() as manager:
         whole = Generator(model, manager, ignore).answer(PROMPT[:512], limit_tokens=1, request_id="c")
     assert whole.reused_tokens == 256
+
+
+def test_a_whole_prompt_that_comes_again_is_computed_no_more(
+    model: Any, open_manager: Any, cold: Generated, filled: Generated
+) -> None:
+    with open_manager(save_unfull_chunk=True) as manager:
+        generator = Generator(model, manager, ignore, whole=True)
+        first, again = (generator.answer(PROMPT, limit_tokens=8, request_id=name) for name in ("d1", "d2"))
+    assert (first.tokens, first.reused_tokens, first.stored_tokens) == (cold.tokens, 512, 188)
+    assert (again.tokens, again.reused_tokens, again.stored_tokens) == (cold.tokens, 699, 0)
 
 
 def test_progress_covers_the_whole_prompt(model: Any) -> None:

@@ -32,6 +32,8 @@ def rows() -> list[Row]:
         Row("B: warm store", answer(reused=512, loaded=2_000_000, first_token_s=1.0)),
         Row("C: store away", answer()),
         Row("C: store back", answer(reused=512, loaded=2_000_000, first_token_s=1.0)),
+        Row("D: whole prompt", answer(reused=512, loaded=2_000_000, stored=1_000_000, first_token_s=1.0)),
+        Row("D: asked again", answer(reused=699, first_token_s=0.1)),
     ]
 
 
@@ -57,6 +59,8 @@ def test_a_good_run_breaks_no_promise(rows: list[Row], verdicts: list[dict[str, 
         ((2, "loaded_bytes", 0), "process B took nothing from the store"),
         ((3, "reused_tokens", 256), "process C reused tokens while the store was away"),
         ((4, "reused_tokens", 0), "process C took nothing from the store that came back"),
+        ((5, "stored_bytes", 0), "process D kept no more than full chunks"),
+        ((6, "reused_tokens", 512), "process D computed more than one token of a prompt it knows"),
     ],
 )
 def test_each_broken_promise_has_its_sentence(
@@ -72,16 +76,18 @@ def test_a_verdict_that_missed_the_outage_is_a_broken_promise(rows: list[Row], v
     assert broken_promises(rows, verdicts) == ["the verdicts are not healthy, unhealthy, healthy"]
 
 
-def test_tables_show_reuse_and_reason(rows: list[Row], verdicts: list[dict[str, Any]]) -> None:
-    console = Console(width=120, record=True, quiet=False, file=None)
+def test_tables_show_reuse_and_reason_in_80_columns(rows: list[Row], verdicts: list[dict[str, Any]]) -> None:
+    console = Console(width=80, record=True, quiet=False, file=None)
     with console.capture() as capture:
         console.print(answers_table(rows), verdicts_table(verdicts))
-    assert " ".join(capture.get().split()).count("equal") == 5
+    assert " ".join(capture.get().split()).count("equal") == 7
     assert "the folder is gone" in capture.get()
 
 
-def test_speed_is_the_ratio_of_a_to_b(rows: list[Row]) -> None:
-    assert speed(rows) == "the first of them 9.0 times sooner from the store"
+def test_speed_is_the_ratio_of_a_to_the_others(rows: list[Row]) -> None:
+    assert speed(rows) == (
+        "the first of them 9.0 times sooner from the store, 90 times where the whole prompt was kept"
+    )
 
 
 def test_a_busy_machine_is_no_failure(rows: list[Row], verdicts: list[dict[str, Any]]) -> None:
