@@ -29,6 +29,19 @@ class Witness(EventSubscriber):
         self.events.append((kind.name, event.session_id, event.metadata[fields[kind]]))
 
 
+class Loads(EventSubscriber):
+    """Keeps whom a load is for."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str]] = []
+
+    def get_subscriptions(self) -> Mapping[EventType | str, Callable[[Event], None]]:
+        return {EventType.L2_LOAD_TASK_SUBMITTED: self._note}
+
+    def _note(self, event: Event) -> None:
+        self.requests.append((event.session_id, event.metadata["request_id"]))
+
+
 @pytest.fixture
 def witness(served: Served) -> Witness:
     made = Witness()
@@ -60,6 +73,19 @@ def test_a_request_that_asks_further_tiers_is_told_of_once(
 
     expected = [("MP_STORE_END", "", 1), ("MP_LOOKUP_PREFETCH_END", "r", 1), ("MP_RETRIEVE_END", "r", 1)]
     assert until(lambda: witness.events == expected)
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_a_load_names_the_request_that_it_is_for(served: Served, worker: Talker, prefetch: bool) -> None:
+    loads = Loads()
+    served.rig.bus.register_subscriber("loads", loads)
+    worker.store("a")
+    served.rig.storage.flush(10)
+    served.rig.local.clear()
+    worker.lookup("a", request_id="r", prefetch=prefetch)
+    worker.give_back(worker.retrieve("a", request_id="r"))
+
+    assert until(lambda: loads.requests == [("r", "r")])
 
 
 def test_requests_of_nothing_are_told_of_too(served: Served, worker: Talker, witness: Witness) -> None:
