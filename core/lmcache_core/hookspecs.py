@@ -75,6 +75,7 @@ def lmcache_storage_backends() -> Iterable[StorageBackendSpec]:
 
     Two stores with one scheme stop start-up; the error names both plugins. `build` is called when
     the configuration names an address with the scheme, not before: import client libraries there.
+    While it is built nobody can use the store, so do not connect: `ping` does.
     """
     return ()
 
@@ -113,6 +114,8 @@ def lmcache_commands() -> Iterable[CommandSpec]:
 def lmcache_health_changed(report: HealthReport) -> None:
     """Be told that the system's or a check's state changed.
 
-    Called on the monitor's thread; keep it short. An exception is logged and counted for this
-    plugin and harms no other.
+    Called on a thread of this plugin's own, one change after the other. An exception is logged and
+    counted for this plugin and harms no other. A call that takes longer than
+    ``plugins.load_timeout_secs`` is logged and counted too; until it returns the plugin is told
+    nothing, then the newest change.
     """

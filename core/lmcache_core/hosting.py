@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lmcache_core.contracts.control import CacheView
+from lmcache_core.errors import PluginError
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
 from lmcache_core.health.hosted import HostedCheck, host_checks
@@ -20,9 +21,16 @@ def open_tiers(loaded: Loaded) -> list[GuardedTier]:
     Raises:
         ConfigError: An address that its store refuses.
         PluginUnavailableError: What a store needs is not installed; says how to install it.
+        PluginError: A store's `build` raised, or did not return in time.
     """
     metrics = CacheMetrics()
-    return build_tiers(loaded, metrics=metrics, journal=Journal(EventBus(metrics)), on_failure=lambda: None)
+    return build_tiers(
+        loaded,
+        metrics=metrics,
+        journal=Journal(EventBus(metrics)),
+        on_failure=lambda: None,
+        on_unbuilt=_refuse,
+    )
 
 
 def open_checks(loaded: Loaded, view: CacheView) -> tuple[list[HostedCheck], dict[str, str]]:
@@ -39,4 +47,14 @@ def open_checks(loaded: Loaded, view: CacheView) -> tuple[list[HostedCheck], dic
         ConfigError: Checks that depend on each other in a circle.
     """
     tables = loaded.configuration.values.extra_config.checks
-    return host_checks(loaded.registry.health_checks(), view, options=view.health_options, tables=tables)
+    return host_checks(
+        loaded.registry.health_checks(),
+        view,
+        options=view.health_options,
+        tables=tables,
+        limit_s=loaded.registry.limit_s,
+    )
+
+
+def _refuse(error: PluginError) -> None:
+    raise error

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from lmcache_core.config.model import CoreConfig, ExtraConfig
-from lmcache_core.contracts.storage import BackendContext
+from lmcache_core.contracts.storage import BackendContext, StorageBackend
 from lmcache_core.contracts.url import StoreURL
+from lmcache_core.errors import ConfigError, PluginError
 from lmcache_core.events.journal import Journal
 from lmcache_core.loading import Loaded
 from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.registry.make import make
 from lmcache_core.storage.breaker import BreakerTerms
 from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.tenants import TenantQuota, Tenants
 from lmcache_core.storage.tier_setup import TierSetup
+from lmcache_core.storage.unbuilt import UnbuiltStore
 
 _GIB = 1 << 30
 
@@ -33,15 +37,19 @@ def build_tiers(
     metrics: CacheMetrics,
     journal: Journal,
     on_failure: Callable[[], None],
+    on_unbuilt: Callable[[PluginError], None],
     rank: int | None = None,
 ) -> list[GuardedTier]:
     """Build every store that the configuration names, each behind its guard; connects to none.
+
+    One whose `build` raises or hangs is a tier of which every call fails with the reason.
 
     Args:
         loaded: Plugins and configuration.
         metrics: Families to count in.
         journal: Where events go.
         on_failure: Told after each failure of live traffic.
+        on_unbuilt: Told why a store could not be built; raises to have none built.
         rank: Of several that share the configuration; each then has a disk folder of its own.
 
     Raises:
@@ -54,13 +62,11 @@ def build_tiers(
         lacking = loaded.registry.unusable(plan.url.scheme)
         if lacking is not None:
             raise lacking
-        spec = loaded.registry.backends()[plan.url.scheme].value
-        context = BackendContext(
-            name=plan.name,
-            capacity_bytes=plan.capacity_bytes,
-            connections=values.backend_connections,
-        )
-        options = plan.extra_config.table(spec.options.table) if spec.options else None
+        try:
+            backend = _build(loaded, plan)
+        except PluginError as error:
+            on_unbuilt(error)
+            backend = UnbuiltStore(str(error))
         timeout_s = plan.extra_config.call_timeout_secs or values.blocking_timeout_secs
         setup = TierSetup(
             name=plan.name,
@@ -72,9 +78,7 @@ def build_tiers(
             breaker=_breaker_terms(plan.extra_config, timeout_s),
             index=index,
         )
-        tiers.append(
-            GuardedTier(spec.build(plan.url, options, context), setup, metrics, journal=journal, on_failure=on_failure)
-        )
+        tiers.append(GuardedTier(backend, setup, metrics, journal=journal, on_failure=on_failure))
     return tiers
 
 
@@ -85,6 +89,41 @@ def build_tenants(values: CoreConfig) -> Tenants:
         for one in values.tenants
     ]
     return Tenants(quotas, int(values.tenant_quota_gib * _GIB))
+
+
+def _build(loaded: Loaded, plan: _TierPlan) -> StorageBackend:
+    """Have a store built.
+
+    Raises:
+        ConfigError: It refuses the address.
+        PluginError: It raised anything else, hangs, or is no store.
+    """
+    declared = loaded.registry.backends()[plan.url.scheme]
+    spec = declared.value
+    context = BackendContext(
+        name=plan.name,
+        capacity_bytes=plan.capacity_bytes,
+        connections=loaded.configuration.values.backend_connections,
+    )
+    options = plan.extra_config.table(spec.options.table) if spec.options else None
+    what = f"build of {plan.url}"
+    built: object = make(
+        declared,
+        what,
+        partial(spec.build, plan.url, options, context),
+        limit_s=loaded.registry.limit_s,
+        close=_close,
+        passes=(ConfigError,),
+    )
+    if isinstance(built, StorageBackend):
+        return built
+    reason = f"{what} gave an object of type {type(built).__name__!r}, which is no StorageBackend"
+    raise PluginError(plugin=declared.plugin, origin=declared.origin, reason=reason)
+
+
+def _close(built: object) -> None:
+    if isinstance(built, StorageBackend):
+        built.close()
 
 
 def _breaker_terms(extra: ExtraConfig, timeout_s: float) -> BreakerTerms:

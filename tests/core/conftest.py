@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.engine_calls import MakeRig
 from tests.memory_store import Rig
+from tests.stalled_plugins import StalledPlugins
 
 
 @pytest.fixture
@@ -20,3 +21,11 @@ def make_rig() -> Iterator[MakeRig]:
     yield make
     for rig in rigs:
         rig.close()
+
+
+@pytest.fixture
+def stalls(monkeypatch: pytest.MonkeyPatch) -> Iterator[StalledPlugins]:
+    """Plugins that hang when they are to make something; they are let go at the end."""
+    found = StalledPlugins(monkeypatch)
+    yield found
+    found.forget()

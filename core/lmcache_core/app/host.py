@@ -18,7 +18,9 @@ from lmcache_core.errors import ConfigError, PluginError
 from lmcache_core.events.attach import attach_subscribers
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
+from lmcache_core.health.create import create_checks
 from lmcache_core.health.monitor import HealthMonitor
+from lmcache_core.health.unmade import UnmadePolicy
 from lmcache_core.loading import Loaded
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 from lmcache_core.metering import build_telemetry
@@ -27,6 +29,7 @@ from lmcache_core.metrics.health import HealthCollector
 from lmcache_core.metrics.threads import PeriodicThreadCollector
 from lmcache_core.ops.fronts import Fronts, build_fronts
 from lmcache_core.ops.oversight import Oversight
+from lmcache_core.registry.make import make
 from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.manager import StorageManager
@@ -42,6 +45,9 @@ log = logging.getLogger(__name__)
 _GIB = 1 << 30
 
 _FIRST_ROUND_SLACK_S = 1.0
+
+_LAST_TOLD_S = 5.0
+"""Longest that the end waits for plugins that are being told of the last change of health."""
 
 _PREFETCHES_AT_ONCE = 16
 """Each waits for a store most of its time; the guard's own pools bound what a store sees."""
@@ -100,6 +106,7 @@ class CacheHost:
         self.thread_sources: list[Callable[[], Sequence[ThreadReport]]] = []
         self.usage: Telemetry | None = None
         self._plugins_failed = dict(loaded.registry.failed())
+        self._listeners = loaded.registry.health_listeners(self._count_hook_error)
         self.storage = self._build_storage()
         self.oversight = Oversight(
             self.values,
@@ -135,6 +142,7 @@ class CacheHost:
         self.storage.close(drain_s)
         self.bus.stop()
         self.fronts.stop()
+        self._listeners.settle(_LAST_TOLD_S)
 
     # -- contracts.control.CacheView, for health checks ----------------------
 
@@ -180,6 +188,7 @@ class CacheHost:
                 metrics=self.metrics,
                 journal=self.journal,
                 on_failure=self._wake_monitor,
+                on_unbuilt=lambda error: self._go_without(error, "the store counts as down"),
                 rank=self._role.own_rank,
             )
         except (ConfigError, PluginError):
@@ -204,12 +213,9 @@ class CacheHost:
         )
 
     def _build_monitor(self) -> HealthMonitor:
-        policies: dict[str, FallbackPolicy] = {
-            name: policy.value() for name, policy in self.registry.policies().items()
-        }
         return HealthMonitor(
             checks=self._build_checks(),
-            policies=policies,
+            policies=self._build_policies(),
             storage=self.storage,
             options=self.values.extra_config,
             metrics=self.metrics,
@@ -226,16 +232,31 @@ class CacheHost:
         checks: list[tuple[str, str, HealthCheck]] = []
         for declared in self.registry.health_checks():
             try:
-                made = declared.value.create(self)
-            except Exception as error:  # noqa: PERF203 - each plugin fails alone
-                reason = f"{declared.value.__name__}.create raised {type(error).__name__}: {error}"
-                if declared.plugin in self.values.plugins.required:
-                    raise PluginError(plugin=declared.plugin, origin=declared.origin, reason=reason) from error
-                log.exception("plugin %r (%s): %s; its checks do not run", declared.plugin, declared.origin, reason)
-                self._plugins_failed[declared.plugin] = reason
+                made = create_checks(declared, self, limit_s=self.registry.limit_s)
+            except PluginError as error:  # noqa: PERF203 - each plugin fails alone
+                self._go_without(error, "its checks do not run")
             else:
                 checks += [(declared.plugin, declared.origin, check) for check in made]
         return checks
+
+    def _build_policies(self) -> dict[str, FallbackPolicy]:
+        policies: dict[str, FallbackPolicy] = {}
+        for name, declared in self.registry.policies().items():
+            what = f"making fallback policy {name!r}"
+            try:
+                policies[name] = make(declared, what, declared.value, limit_s=self.registry.limit_s)
+            except PluginError as error:
+                self._go_without(error, "a check that chose it has everything recomputed while it fails")
+                policies[name] = UnmadePolicy(error)
+        return policies
+
+    def _go_without(self, error: PluginError, effect: str) -> None:
+        """Note what a plugin could not make; raises where the plugin is required."""
+        if error.plugin in self.values.plugins.required:
+            raise error
+        log.error("%s; %s", error, effect, exc_info=error.__cause__)
+        earlier = self._plugins_failed.get(error.plugin)
+        self._plugins_failed[error.plugin] = f"{earlier}; {error.reason}" if earlier else error.reason
 
     def _build_fronts(self) -> Fronts:
         return build_fronts(
@@ -265,7 +286,7 @@ class CacheHost:
             on_hook_error=self._count_hook_error,
         )
         self.usage.start()  # before the others: the bus ends subscribers in reverse order
-        attach_subscribers(self.bus, [(one.plugin, one.value) for one in declared_subscribers], self._count_hook_error)
+        attach_subscribers(self.bus, declared_subscribers, self._count_hook_error, limit_s=self.registry.limit_s)
 
     def _wake_monitor(self) -> None:
         self.health.wake()  # built after the tiers, before their first call
@@ -273,7 +294,7 @@ class CacheHost:
     def _tell_plugins(self, report: HealthReport) -> None:
         self.oversight.history.observe(report)
         self.fronts.wake()
-        self.registry.health_changed(report, on_hook_error=self._count_hook_error)
+        self._listeners.tell(report=report)
 
     def _count_hook_error(self, plugin: str) -> None:
         self.metrics.hook_errors.labels(plugin).inc()

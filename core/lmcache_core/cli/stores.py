@@ -10,9 +10,10 @@ from lmcache_core.config.model import ExtraConfig
 from lmcache_core.contracts.control import LocalUsage, ThreadReport, WriteBehindUsage
 from lmcache_core.contracts.health import HealthCheck
 from lmcache_core.contracts.settings import PluginSettings
-from lmcache_core.errors import BackendError, ConfigError, LMCacheError
+from lmcache_core.errors import BackendError, ConfigError, LMCacheError, PluginError
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
+from lmcache_core.health.create import create_checks
 from lmcache_core.health.run import Outcome, run_check
 from lmcache_core.health.terms import TermReader
 from lmcache_core.loading import Loaded
@@ -29,8 +30,10 @@ from lmcache_core.workers import WorkerPool
 class Trial:
     """The tiers of a configuration without an engine; the `CacheView` that checks are made from.
 
+    A store that could not be built says so when it is asked.
+
     Raises:
-        LMCacheError: A store cannot be built.
+        LMCacheError: What the configuration names cannot be.
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -38,7 +41,7 @@ class Trial:
         metrics = CacheMetrics()
         journal = Journal(EventBus(metrics))
         self.tiers: Sequence[GuardedTier] = build_tiers(
-            loaded, metrics=metrics, journal=journal, on_failure=lambda: None
+            loaded, metrics=metrics, journal=journal, on_failure=lambda: None, on_unbuilt=lambda _error: None
         )
         self.storage = StorageManager(
             local=LocalCPUBackend(Arena(ALIGNMENT_BYTES), use_hot=False, metrics=metrics, journal=journal),
@@ -109,9 +112,9 @@ def _run_checks(loaded: Loaded, trial: Trial) -> Iterator[Finding]:
     checks: list[tuple[str, HealthCheck]] = []
     for declared in loaded.registry.health_checks():
         try:
-            made = declared.value.create(trial)
-        except (Exception, SystemExit) as error:  # noqa: BLE001, PERF203 - the border of one plugin
-            yield fail(f"plugin {declared.plugin}", f"{declared.value.__name__}.create failed: {describe_error(error)}")
+            made = create_checks(declared, trial, limit_s=loaded.registry.limit_s)
+        except PluginError as error:  # noqa: PERF203 - each plugin fails alone
+            yield fail(f"plugin {declared.plugin}", error.reason)
         else:
             checks += [(declared.plugin, check) for check in made]
     if not checks:

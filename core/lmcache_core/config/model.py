@@ -73,7 +73,8 @@ class PluginsTable(Table):
     """Whether plugins of other distributions are loaded."""
 
     load_timeout_secs: float = Field(default=10.0, gt=0)
-    """Seconds that importing such a plugin and asking what it brings may take; one that takes longer is left out."""
+    """Seconds that each call of such a plugin's code may take: importing it, a hook, building a store, making its
+    checks; what takes longer is left out."""
 
 
 class ExtraConfig(Table):

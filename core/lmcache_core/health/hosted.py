@@ -12,10 +12,12 @@ from lmcache_core.config.checks import CheckTable
 from lmcache_core.contracts.control import CacheView, HealthOptions
 from lmcache_core.contracts.health import HealthCheck, HealthState
 from lmcache_core.errors import LMCacheError, PluginError
+from lmcache_core.health.create import create_checks
 from lmcache_core.health.roster import enlist
 from lmcache_core.health.run import Outcome, run_check
 from lmcache_core.health.watch import CheckWatch
 from lmcache_core.registry.record import Declared
+from lmcache_core.registry.watched import OverdueError
 from lmcache_core.threads import describe_error
 from lmcache_core.workers import WorkerPool
 
@@ -105,6 +107,7 @@ def host_checks(
     *,
     options: HealthOptions,
     tables: Sequence[CheckTable],
+    limit_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[HostedCheck], dict[str, str]]:
     """Make the checks that apply to a host, sorted by name, and say why others do not.
@@ -114,6 +117,7 @@ def host_checks(
         view: What `HealthCheck.create` gets.
         options: Defaults.
         tables: ``[[extra_config.checks]]``.
+        limit_s: Longest that a third party's class may take to make its checks.
         clock: Monotonic seconds.
 
     Returns:
@@ -126,16 +130,22 @@ def host_checks(
     usable: dict[str, tuple[str, str, HealthCheck]] = {}
     for one in declared:
         try:
-            made = [(one.plugin, one.origin, check) for check in one.value.create(view)]
-        except LMCacheError as error:  # noqa: PERF203 - each plugin fails alone
-            left_out[one.value.__name__] = str(error)
-        except Exception as error:  # noqa: BLE001 - the border of one plugin: it is left out, the others run
-            left_out[one.value.__name__] = describe_error(error)
+            made = create_checks(one, view, limit_s=limit_s)
+        except PluginError as error:  # noqa: PERF203 - each plugin fails alone
+            left_out[one.value.__name__] = _why(error)
         else:
-            for entry in made:
-                _add(entry, options, usable, left_out)
+            for check in made:
+                _add((one.plugin, one.origin, check), options, usable, left_out)
     watches = enlist(list(usable.values()), options, tables, clock())
     return [HostedCheck(watch, clock) for watch in watches], left_out
+
+
+def _why(error: PluginError) -> str:
+    """Say what `create` raised, or that it hangs; whose it is, the class's name tells."""
+    cause = error.__cause__
+    if cause is None or isinstance(cause, OverdueError):
+        return str(error)
+    return str(cause) if isinstance(cause, LMCacheError) else describe_error(cause)
 
 
 def _add(

@@ -24,6 +24,7 @@ from lmcache_core.health.run import Outcome, run_check
 from lmcache_core.health.verdict import Verdict, age_check, judge_checks
 from lmcache_core.health.watch import CheckWatch
 from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.registry.watched import where_is
 from lmcache_core.threads import PeriodicThread, PeriodicThreadRegistry, ThreadLevel, ThreadRunSummary, describe_error
 from lmcache_core.workers import WorkerPool
 
@@ -300,10 +301,14 @@ class HealthMonitor(PeriodicThread):
             (self._thread is None, unknown, "the health monitor has not started"),
             (self.stop_requested, unknown, "the health monitor is stopped"),
             (self._exited or not self.is_running, down, f"thread {_NAME!r} died; restart the process"),
-            (stuck, unknown, f"thread {_NAME!r} is stuck"),
+            (stuck, unknown, f"thread {_NAME!r} is stuck{self._place() if stuck else ''}"),
             (not self._round_done, unknown, f"the first round of checks waits for {waiting}"),
         )
         return next((Verdict(False, state, reason) for holds, state, reason in grounds if holds), None)  # noqa: FBT003 - the record's order
+
+    def _place(self) -> str:
+        """Say where the thread stands, such as in a policy's call that does not return."""
+        return "" if self._thread is None else where_is(self._thread)[0]
 
     def _tell(self, report: HealthReport) -> None:
         states = (

@@ -30,6 +30,7 @@ class CacheMetrics:
             "instance_info", "1, with what tells this instance from others in its labels", INSTANCE_LABELS
         )
         self._add_health()
+        self._add_plugins()
         self._add_requests()
         self._add_storage()
 
@@ -67,8 +68,16 @@ class CacheMetrics:
         self.health_file_errors = self._counter(
             "health_file_errors", "Reads and lines that a state, audit or history file did not take"
         )
-        self.plugin_load_failed = self._gauge("plugin_load_failed", "1 for a plugin that did not load", ("plugin",))
-        self.hook_errors = self._counter("hook_errors", "Exceptions of a plugin that was told something", ("plugin",))
+
+    def _add_plugins(self) -> None:
+        self.plugin_load_failed = self._gauge(
+            "plugin_load_failed", "1 for a plugin that did not load, or could not make something", ("plugin",)
+        )
+        self.hook_errors = self._counter(
+            "hook_errors",
+            "Times a plugin raised or hung when it was told or asked something, or missed a change meanwhile",
+            ("plugin",),
+        )
 
     def _add_requests(self) -> None:
         self.requested_tokens = self._counter("num_requested_tokens", "Tokens asked for in lookups")

@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -55,7 +56,9 @@ def load_one(found: Found, *, limit_s: float) -> Attempt:
     held_up = _object_to_waiting(found)
     if held_up is not None:
         return refuse(found, held_up)
-    call = WatchedCall(partial(_load_here, found), target=found.entry_point.value, on_late=partial(_tell_late, found))
+    call: WatchedCall[Attempt] = WatchedCall(
+        partial(_load_here, found), target=found.entry_point.value, on_late=partial(_tell_late, found)
+    )
     try:
         return call.wait(limit_s)
     except OverdueError as error:
@@ -105,7 +108,7 @@ def _object_to_waiting(found: Found) -> str | None:
     return None
 
 
-def _tell_late(found: Found) -> None:
+def _tell_late(found: Found, _outcome: Callable[[], Attempt]) -> None:
     log.warning("%s", found.error(f"it has loaded after all, too late, and stays left out; {_WAY_OUT}"))
 
 

@@ -13,13 +13,13 @@ from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.contracts.health import HealthCheck
 from lmcache_core.contracts.message import UsageMessage
 from lmcache_core.contracts.metric import MetricSpec, TelemetryContext
-from lmcache_core.contracts.report import HealthReport
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.contracts.storage import StorageBackendSpec
-from lmcache_core.errors import LMCacheError, PluginError, PluginUnavailableError
+from lmcache_core.errors import LMCacheError, PluginUnavailableError
 from lmcache_core.registry import conform
 from lmcache_core.registry.discover import Found
-from lmcache_core.registry.hooks import describe, discard
+from lmcache_core.registry.hooks import blame
+from lmcache_core.registry.listener import Listener, Listeners
 from lmcache_core.registry.loaded import LoadedPlugin
 from lmcache_core.registry.plugin_set import PluginSet
 from lmcache_core.registry.record import Declared, PluginRecord, PluginState
@@ -38,7 +38,7 @@ class PluginRegistry:
         records: All discovered plugins, in order.
         loaded: Those whose declarations are in force, in order.
         problems: What would have stopped start-up, had it been strict.
-        hook_timeout_s: Seconds that a third party's hook may take when it is asked later on.
+        limit_s: Seconds that a third party's code may take when it is asked, or makes something, later on.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class PluginRegistry:
         records: Sequence[PluginRecord] = (),
         loaded: Sequence[LoadedPlugin] = (),
         problems: Sequence[LMCacheError] = (),
-        hook_timeout_s: float = 10.0,
+        limit_s: float = 10.0,
     ) -> None:
         self.plugins = tuple(records)
         self.problems = tuple(problems)
         self._loaded = tuple(loaded)
-        self._hook_timeout_s = hook_timeout_s
+        self.limit_s = limit_s
         self._late: dict[str, str] = {}
 
     def in_force(self) -> PluginSet:
@@ -113,11 +113,11 @@ class PluginRegistry:
         items = self._ask("lmcache_event_subscribers", context, EventSubscriber, on_hook_error)
         return cast("list[Declared[EventSubscriber]]", items)
 
-    def health_changed(self, report: HealthReport, *, on_hook_error: OnHookError | None = None) -> None:
-        """Tell every plugin that asked. One that raises is logged and counted and harms no other."""
-        for one in self._loaded:
-            if "lmcache_health_changed" in one.hooks.names:
-                self._tell(one, report, on_hook_error)
+    def health_listeners(self, on_hook_error: OnHookError) -> Listeners:
+        """Give those that want to be told of changes of health. One that raises or hangs harms no other."""
+        hook = "lmcache_health_changed"
+        wanting = [one for one in self._loaded if hook in one.hooks.names]
+        return Listeners([Listener(one, hook, limit_s=self.limit_s, on_error=on_hook_error) for one in wanting])
 
     def failed(self) -> dict[str, str]:
         """Plugins that are not in force though nobody disabled them: name to reason."""
@@ -127,14 +127,6 @@ class PluginRegistry:
     def unloaded(self) -> dict[str, str]:
         """Plugins of which nothing is registered, disabled ones included: name to reason."""
         return {one.name: one.reason for one in self.plugins if not one.registered}
-
-    def _tell(self, one: LoadedPlugin, report: HealthReport, on_hook_error: OnHookError | None) -> None:
-        hook = "lmcache_health_changed"
-        try:
-            if discard(one.hooks.call(hook, {"report": report})):
-                raise one.found.error(f"hook {hook} returned a coroutine")  # noqa: TRY301 - one border for both
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - one subscriber is a border; it must not end the monitor
-            self._note(one.found, hook, error, on_hook_error)
 
     def _ask(
         self, hook: str, context: TelemetryContext, kind: type, on_hook_error: OnHookError | None
@@ -154,7 +146,7 @@ class PluginRegistry:
                 raise one.found.error(f"hook {hook} {objection}")  # noqa: TRY301 - one border for all faults
         except Exception as error:  # noqa: BLE001 - one plugin's hook is a border; telemetry never stops a start-up
             self._note(one.found, hook, error, on_hook_error)
-            self._late[one.found.name] = _reason(hook, error)
+            self._late[one.found.name] = blame(hook, error)
             return []
         return items
 
@@ -163,22 +155,18 @@ class PluginRegistry:
             return ask()
         call = WatchedCall(ask, target=f"{one.found.name}.{hook}", on_late=_ignore)
         try:
-            return call.wait(self._hook_timeout_s)
+            return call.wait(self.limit_s)
         except OverdueError as error:
             raise one.found.error(f"hook {hook} is still running {error.since}, so it is left out") from None
 
     def _note(self, found: Found, hook: str, error: BaseException, on_hook_error: OnHookError | None) -> None:
-        log.warning("%s", found.error(_reason(hook, error)), exc_info=error)
+        log.warning("%s", found.error(blame(hook, error)), exc_info=error)
         if on_hook_error is not None:
             on_hook_error(found.name)
 
 
-def _ignore() -> None:
+def _ignore(_outcome: Callable[[], object]) -> None:
     """What a hook gives too late is dropped."""
-
-
-def _reason(hook: str, error: BaseException) -> str:
-    return error.reason if isinstance(error, PluginError) else f"hook {hook} raised {describe(error)}"
 
 
 def _is_lost(record: PluginRecord) -> bool:

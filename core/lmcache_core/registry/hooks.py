@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 import pluggy
 
 from lmcache_core import hookspecs
+from lmcache_core.errors import PluginError
 from lmcache_core.hookspecs import PROJECT_NAME
 from lmcache_core.registry.discover import Found
 
@@ -100,6 +101,11 @@ def describe(error: BaseException) -> str:
         return f"SystemExit({error.code!r}); a plugin must not end its host"
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def blame(hook: str, error: BaseException) -> str:
+    """Say in one line what came of calling a hook."""
+    return error.reason if isinstance(error, PluginError) else f"hook {hook} raised {describe(error)}"
 
 
 def discard(result: object) -> bool:

@@ -27,7 +27,8 @@ class LoadedPlugin:
 
     def credit(self, values: Iterable[T]) -> list[Declared[T]]:
         """Put this plugin's name to what it declared."""
-        return [Declared(self.found.name, self.found.origin, value) for value in values]
+        found = self.found
+        return [Declared(found.name, found.origin, value, builtin=found.builtin) for value in values]
 
     def lacking(self, spec: StorageBackendSpec) -> PluginUnavailableError | None:
         """Say what must be installed before a store can be used; None when nothing must."""

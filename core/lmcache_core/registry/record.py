@@ -34,11 +34,13 @@ class Declared(Generic[T_co]):
         plugin: Entry-point name.
         origin: Distribution and version, such as ``acme-checks 2.0``.
         value: The thing.
+        builtin: Whether the plugin came with this project.
     """
 
     plugin: str
     origin: str
     value: T_co
+    builtin: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

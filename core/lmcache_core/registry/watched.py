@@ -20,7 +20,7 @@ class OverdueError(Exception):
     """
 
     def __init__(self, since: str, stack: str) -> None:
-        super().__init__(since)
+        super().__init__(f"still running {since}, at:\n{stack}")
         self.since = since
         self.stack = stack
 
@@ -34,10 +34,11 @@ class WatchedCall(threading.Thread, Generic[T]):
     Args:
         call: What to call.
         target: What it belongs to, such as an entry point's value.
-        on_late: Told on the call's own thread when it ends after all, though nobody waits any more.
+        on_late: Told on the call's own thread when it ends after all, though nobody waits any more; gets what gives
+            its value, or raises what it raised.
     """
 
-    def __init__(self, call: Callable[[], T], *, target: str, on_late: Callable[[], None]) -> None:
+    def __init__(self, call: Callable[[], T], *, target: str, on_late: Callable[[Callable[[], T]], None]) -> None:
         super().__init__(name=f"lmcache-plugin-{target}", daemon=True)
         self.target = target
         self._call = call
@@ -58,7 +59,7 @@ class WatchedCall(threading.Thread, Generic[T]):
             self._done = True
             late = self._given_up
         if late:
-            self._on_late()
+            self._on_late(self._outcome)
 
     def wait(self, limit_s: float) -> T:
         """Start it and wait.
@@ -72,10 +73,9 @@ class WatchedCall(threading.Thread, Generic[T]):
         with self._lock:
             self._given_up = not self._done
         if self._given_up:
-            raise self._overdue(limit_s)
-        if self._error is not None:
-            raise self._error
-        return self._values[0]
+            place, stack = where_is(self)
+            raise OverdueError(f"after {limit_s:g} s{place}", stack)
+        return self._outcome()
 
     @classmethod
     def find_given_up(cls, target: str) -> WatchedCall[object] | None:
@@ -97,14 +97,20 @@ class WatchedCall(threading.Thread, Generic[T]):
     def _all_given_up(cls) -> list[WatchedCall[object]]:
         return [one for one in threading.enumerate() if isinstance(one, WatchedCall) and one.hangs]
 
-    def _overdue(self, limit_s: float) -> OverdueError:
-        frame = sys._current_frames().get(self.ident or 0)  # noqa: SLF001 - the documented way to another thread's stack
-        frames = [one for one in traceback.extract_stack(frame) if not _is_machinery(one.filename)] if frame else []
-        place = ""
-        if frames:
-            file = frames[-1].filename.rpartition("/")[2]
-            place = f" (in {frames[-1].name}, {file} line {frames[-1].lineno})"
-        return OverdueError(f"after {limit_s:g} s{place}", "".join(traceback.format_list(frames)))
+    def _outcome(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._values[0]
+
+
+def where_is(thread: threading.Thread) -> tuple[str, str]:
+    """Say where a thread stands: `` (in connect, hooks.py line 3)``, ``""`` where that is not known; and its stack."""
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - the documented way to another thread's stack
+    frames = [one for one in traceback.extract_stack(frame) if not _is_machinery(one.filename)] if frame else []
+    if not frames:
+        return "", ""
+    file = frames[-1].filename.rpartition("/")[2]
+    return f" (in {frames[-1].name}, {file} line {frames[-1].lineno})", "".join(traceback.format_list(frames))
 
 
 def _is_machinery(filename: str) -> bool:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lmcache_core import BackendError, CacheManager, ConfigError, HealthState, KVLayout, StorageBackendSpec
+from lmcache_core import BackendError, CacheManager, ConfigError, HealthState, KVLayout
+from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 
 LAYOUT = KVLayout(num_layers=2, num_kv_heads=2, head_size=4, dtype="float32")
 TOKENS = list(range(16))
@@ -142,17 +143,13 @@ def test_memory_smaller_than_a_chunk_is_a_configuration_error() -> None:
     )
 
 
-def test_fault_while_building_leaves_a_cache_that_only_recomputes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def no_memory(*_: object) -> None:
-        raise MemoryError("out of memory")
+def test_no_memory_leaves_a_cache_that_only_recomputes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_memory(capacity_bytes: int, *, shared: bool) -> Arena:
+        if capacity_bytes != ALIGNMENT_BYTES:
+            raise MemoryError("out of memory")
+        return Arena(capacity_bytes, shared=shared)
 
-    broken = StorageBackendSpec(schemes=("file",), options=None, build=no_memory)  # type: ignore[arg-type]
-    monkeypatch.setattr(
-        "lmcache_core.registry.collect.PluginRegistry.backends",
-        lambda _self: {"file": type("D", (), {"value": broken, "plugin": "file"})},
-    )
+    monkeypatch.setattr("lmcache_core.app.host.Arena", no_memory)
     with manager(remote_url=f"file://{tmp_path}/kv") as cache:
         assert cache.init_failed_reason == "MemoryError: out of memory"
         assert not cache.is_healthy()

@@ -8,11 +8,13 @@ from lmcache_core import Event, EventSubscriber, EventType
 from lmcache_core.events.attach import attach_subscribers
 from lmcache_core.events.bus import EventBus
 from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.registry.hooks import describe
+from lmcache_core.registry.record import Declared
 
 
 class Listener(EventSubscriber):
     def __init__(self, error: BaseException | None = None) -> None:
-        self.error, self.heard = error, 0
+        self.error, self.heard, self.lost, self.ended = error, 0, 0, False
 
     def get_subscriptions(self) -> Mapping[EventType | str, Callable[[Event], None]]:
         if self.error is not None:
@@ -22,23 +24,36 @@ class Listener(EventSubscriber):
     def hear(self, _event: Event) -> None:
         self.heard += 1
 
+    def events_lost(self, count: int) -> None:
+        self.lost += count
+
+    def shutdown(self) -> None:
+        self.ended = True
+
+
+def declared(plugin: str, subscriber: EventSubscriber) -> Declared[EventSubscriber]:
+    return Declared(plugin, f"{plugin} 1.0", subscriber)
+
 
 @pytest.mark.parametrize("error", [RuntimeError("boom"), SystemExit(3)])
 def test_one_that_cannot_be_registered_is_left_out_alone(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus, good, failed = EventBus(CacheMetrics()), Listener(), list[str]()
-    attach_subscribers(bus, [("bad", Listener(error)), ("good", good)], failed.append)
+    attach_subscribers(bus, [declared("bad", Listener(error)), declared("good", good)], failed.append, limit_s=10)
     bus.publish(EventType.MP_LOOKUP)
     bus.stop()
 
     assert (failed, good.heard) == (["bad"], 1)
-    assert caplog.messages == ["event subscriber bad is left out: it could not be registered"]
+    assert caplog.messages == [
+        f"event subscriber bad is left out: plugin 'bad' (bad 1.0): Listener.get_subscriptions raised {describe(error)}"
+    ]
 
 
 def test_several_of_one_plugin_have_names_of_their_own() -> None:
     bus = EventBus(CacheMetrics())
-    attach_subscribers(bus, [("acme", Listener()), ("acme", Listener()), ("other", Listener())], lambda _plugin: None)
+    brought = [declared("acme", Listener()), declared("acme", Listener()), declared("other", Listener())]
+    attach_subscribers(bus, brought, lambda _plugin: None, limit_s=10)
     names = [lane.name for lane in bus.lanes()]
     bus.stop()
 

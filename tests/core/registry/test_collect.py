@@ -1,16 +1,9 @@
 """Everything in the registry carries the plugin that declared it."""
 
-import logging
-
-import pytest
-
-from lmcache_core.contracts.health import HealthState
 from lmcache_core.contracts.metric import TelemetryContext
-from lmcache_core.contracts.report import HealthReport
 from lmcache_core.registry import PluginRegistry, load_plugins
 
 CONTEXT = TelemetryContext(chunk_tokens=256, deployment_mode="single_process")
-REPORT = HealthReport(healthy=True, state=HealthState.UP, reason="", since_s=0.0)
 
 
 def test_tables_carry_their_plugin(good: PluginRegistry) -> None:
@@ -76,38 +69,3 @@ def test_wrong_event_subscriber_is_told_and_counted(install) -> None:
     assert registry.failed() == {
         "late_wrong": "hook lmcache_event_subscribers gave an object of type 'object', which is no EventSubscriber"
     }
-
-
-@pytest.fixture
-def told(install) -> PluginRegistry:
-    """One plugin that listens well and three that do not."""
-    return load_plugins(entry_points=install("late", "good"))
-
-
-def test_health_change_reaches_every_plugin_past_those_that_raise(told: PluginRegistry) -> None:
-    details: dict[str, bool] = {}
-    report = type("Report", (), {"details": details})()
-
-    told.health_changed(report)
-
-    assert details == {"good": True}
-
-
-def test_raising_listeners_are_counted_by_name(told: PluginRegistry) -> None:
-    counted: list[str] = []
-
-    told.health_changed(type("Report", (), {"details": {}})(), on_hook_error=counted.append)
-
-    assert counted == ["late_coroutine", "late_exit", "late_told"]
-
-
-def test_raising_listener_is_logged_with_traceback(install, caplog) -> None:
-    registry = load_plugins(entry_points=install("late", only=["late_told"]))
-
-    registry.health_changed(REPORT)
-
-    (entry,) = caplog.records
-    assert (entry.levelno, entry.exc_info is not None) == (logging.WARNING, True)
-    assert entry.getMessage() == (
-        "plugin 'late_told' (acme-late 1.0): hook lmcache_health_changed raised RuntimeError: no network"
-    )

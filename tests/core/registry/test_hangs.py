@@ -51,6 +51,7 @@ def test_is_failed_with_reason_and_place(name: str, hangs) -> None:
     assert re.fullmatch(rf"still loading after 0.2 s {PLACE}; {WAY_OUT}", registry.failed()[name])
 
 
+@pytest.mark.timing
 def test_the_others_work(hangs, install) -> None:
     registry = load_plugins(entry_points=[*hangs("hangs"), *install("good")], load_timeout_s=0.2)
 
@@ -127,6 +128,7 @@ def test_loads_at_the_next_start_once_it_has_come_back(hangs, open_gate) -> None
     assert load_plugins(entry_points=hangs("hangs")).failed() == {}
 
 
+@pytest.mark.timing
 def test_one_that_hangs_in_a_later_hook_is_left_out(hangs, install, caplog) -> None:
     registry = load_plugins(entry_points=[*hangs("hangs_in_specs"), *install("good")], load_timeout_s=0.2)
 
