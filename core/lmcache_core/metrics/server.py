@@ -74,12 +74,16 @@ class ServerTally:
     Attributes:
         refused: By the code of the refusal.
         blocks_freed: Blocks taken back from clients that died.
+        dropped_answers: Answers that a client did not take.
+        ended_connections: By why the server ended them.
     """
 
     def __init__(self) -> None:
         self._calls: dict[str, CallTally] = {}
         self.refused: dict[str, int] = {}
         self.blocks_freed = 0
+        self.dropped_answers = 0
+        self.ended_connections: dict[str, int] = {}
 
     def of(self, operation: str) -> CallTally:
         """Give the tally of one operation."""
@@ -88,6 +92,10 @@ class ServerTally:
     def count_refusal(self, code: str) -> None:
         """Count why a call, or a message that is none, was refused."""
         self.refused[code] = self.refused.get(code, 0) + 1
+
+    def count_ended(self, reason: str) -> None:
+        """Count why a connection was ended."""
+        self.ended_connections[reason] = self.ended_connections.get(reason, 0) + 1
 
     def calls(self) -> Iterator[tuple[str, str, int]]:
         """Give operation, outcome and number of calls."""
@@ -170,6 +178,17 @@ class ServerCollector(Collector):
         for code, number in list(self._tally.refused.items()):
             refused.add_metric((code,), number)
         yield refused
+        yield CounterMetricFamily(
+            "lmcache:server_dropped_answers",
+            "Answers dropped, as their client took none of those before",
+            value=self._tally.dropped_answers,
+        )
+        ended = CounterMetricFamily(
+            "lmcache:server_ended_connections", "Connections that the server ended, by why", labels=("reason",)
+        )
+        for reason, number in list(self._tally.ended_connections.items()):
+            ended.add_metric((reason,), number)
+        yield ended
         yield CounterMetricFamily(
             "lmcache:server_blocks_freed_by_death",
             "Blocks taken back from clients that died or were dropped",

@@ -130,7 +130,7 @@ class ControlServer:
         Raises:
             ConfigError: It is taken or cannot be used; says by whom or why.
         """
-        endpoint = Endpoint(self._address, self._environ)
+        endpoint = Endpoint(self._address, self._tally, self._environ)
         self._address = endpoint.address
         ring = endpoint.switchboard.ring
         slow_calls = (

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 
 from lmcache_core.errors import ConfigError
+from lmcache_core.metrics.server import ServerTally
 from lmcache_core.runtime_dir import runtime_dirs
 from lmcache_core.server.listener import SocketFile, listen_on_port
 from lmcache_core.server.spare import SpareFiles
@@ -21,6 +22,11 @@ _LINGER_S = 0.25
 class Endpoint:
     """Claimed at construction, all or nothing.
 
+    Args:
+        address: Where to listen.
+        tally: Where connections are counted.
+        environ: Says where the runtime directory is.
+
     Attributes:
         address: With the port that was given.
         spare: Lets clients in, also when the process may open no more files.
@@ -32,13 +38,13 @@ class Endpoint:
         ConfigError: The address is taken or cannot be used; says by whom or why.
     """
 
-    def __init__(self, address: ServerAddress, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, address: ServerAddress, tally: ServerTally, environ: Mapping[str, str] = os.environ) -> None:
         try:
             with ExitStack() as claimed:
                 listener = self._listen(address, environ, claimed)
                 self.spare = SpareFiles(str(self.address))
                 claimed.callback(self.spare.close)
-                self.switchboard = Switchboard(listener, self.spare)
+                self.switchboard = Switchboard(listener, self.spare, tally)
                 self._held = claimed.pop_all()
         except OSError as error:
             raise ConfigError(f"server_address: {address}: {error.strerror or error}") from error

@@ -26,6 +26,18 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
     return pid, user
 
 
+def name_of(connection: socket.socket) -> str:
+    """Say who the other end of a connection is, for sentences."""
+    try:
+        if connection.family == socket.AF_UNIX:
+            pid, user = peer_of(connection)
+            return f"process {pid} of user {user}"
+        host, port = connection.getpeername()[:2]
+    except OSError:
+        return "a client that has gone"
+    return f"the client at {host}:{port}"
+
+
 class SocketFile:
     """A path for Unix sockets, held by a lock for as long as this process lives.
 

@@ -15,6 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from lmcache_core.errors import WireError
+from lmcache_core.metrics.server import ServerTally
+from lmcache_core.server.hoard import Hoard
+from lmcache_core.server.listener import name_of
 from lmcache_core.server.spare import SpareFiles
 from lmcache_core.server.zmtp import WELCOME, Heard, Reader, frame
 from lmcache_core.wire.messages import MOST_MESSAGE_BYTES
@@ -28,6 +31,9 @@ _READ_BYTES = 256 << 10
 _MOST_WAITING_BYTES = 2 * MOST_MESSAGE_BYTES
 """Answers that one client has not taken; those that come then are dropped, as ZeroMQ drops them."""
 
+MOST_HELD_BYTES = 16 * MOST_MESSAGE_BYTES
+"""Messages half sent and answers not taken, of all connections; beyond it those end that left theirs the longest."""
+
 _GREETING_TIMEOUT_S = 30.0
 """Longest that a connection may take to get through its greeting; ZeroMQ's own bound."""
 
@@ -40,7 +46,7 @@ _LEAST_LOG_GAP_S = 10.0
 class _Peer:
     """One connection."""
 
-    __slots__ = ("came_s", "connection", "is_deaf", "name", "reader", "waiting")
+    __slots__ = ("came_s", "connection", "is_deaf", "missed", "name", "reader", "waiting")
 
     def __init__(self, name: bytes, connection: socket.socket, came_s: float) -> None:
         self.name = name
@@ -48,6 +54,7 @@ class _Peer:
         self.came_s = came_s
         self.reader = Reader(name)
         self.waiting = bytearray()
+        self.missed = 0
         self.is_deaf = False
 
 
@@ -59,6 +66,8 @@ class Switchboard:
     Args:
         listener: Listening; becomes this object's.
         spare: Lets clients in.
+        tally: To count in.
+        most_held_bytes: Messages half sent and answers not taken, of all connections.
         clock: Monotonic seconds.
 
     Raises:
@@ -66,18 +75,27 @@ class Switchboard:
     """
 
     def __init__(
-        self, listener: socket.socket, spare: SpareFiles, *, clock: Callable[[], float] = time.monotonic
+        self,
+        listener: socket.socket,
+        spare: SpareFiles,
+        tally: ServerTally,
+        *,
+        most_held_bytes: int = MOST_HELD_BYTES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._listener = listener
         self._spare = spare
+        self._tally = tally
         self._clock = clock
+        self._hoard = Hoard(most_held_bytes)
         self._came: deque[Heard | None] = deque()
         self._behind: deque[_Peer] = deque()
+        self._leaving: list[_Peer] = []
         self._by_fd: dict[int, _Peer] = {}
         self._by_name: dict[bytes, _Peer] = {}
         self._last_name = 0
         self._paused_until_s = 0.0
-        self._log_after_s = 0.0
+        self._log_after_s: dict[str, float] = {}
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._bell_lock = threading.Lock()
         self._epoll = select.epoll()
@@ -100,7 +118,13 @@ class Switchboard:
 
     def describe(self) -> dict[str, Any]:
         """Tell how it fares, as JSON values."""
-        return {"open": len(self._by_fd), **self._spare.describe()}
+        return {
+            "open": len(self._by_fd),
+            "held_bytes": self._hoard.total_bytes,
+            "dropped_answers": self._tally.dropped_answers,
+            "ended": dict(self._tally.ended_connections),
+            **self._spare.describe(),
+        }
 
     # -- the control thread -----------------------------------------------------------
 
@@ -108,6 +132,8 @@ class Switchboard:
         """Wait for the next message; None when it is time to look around, at the latest after half a second."""
         came = self._came
         if not came:
+            while self._leaving:
+                self._drop(self._leaving.pop())  # what it said before has been answered
             behind = len(self._behind)
             for descriptor, events in self._epoll.poll(0 if behind else _LOOK_AROUND_S):
                 peer = self._by_fd.get(descriptor)
@@ -119,7 +145,9 @@ class Switchboard:
                 elif descriptor == self._listener.fileno():
                     self._welcome()
             for _ in range(behind):
-                self._take(self._behind.popleft(), b"")
+                peer = self._behind.popleft()
+                if peer.reader.is_behind:  # and has not been ended meanwhile
+                    self._take(peer, b"")
         return came.popleft() if came else None
 
     def say(self, to: bytes, body: bytes) -> None:
@@ -137,7 +165,7 @@ class Switchboard:
             self._epoll.register(self._listener, select.EPOLLIN)
         for peer in list(self._by_fd.values()):
             if not peer.reader.is_ready and now_s - peer.came_s > _GREETING_TIMEOUT_S:
-                self._drop(peer)
+                self._end(peer, "silent", f"it did not greet within {_GREETING_TIMEOUT_S:.0f} s")
 
     def say_last(self, linger_s: float) -> None:
         """Let nobody in any more, and send what waits to be sent, to all at once, at most so long.
@@ -198,10 +226,7 @@ class Switchboard:
             return
         soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft != resource.RLIM_INFINITY and 2 * len(self._by_fd) >= soft:
-            connection.close()
-            self._warn(
-                f"a client is turned away: {len(self._by_fd)} connections are half of the files that may be open"
-            )
+            self._turn_away(connection, f"{len(self._by_fd)} connections are half of the files that may be open")
             return
         connection.setblocking(False)  # noqa: FBT003 - the standard library's own switch
         if connection.family == socket.AF_INET:
@@ -211,11 +236,15 @@ class Switchboard:
         try:
             self._epoll.register(connection, select.EPOLLIN)
         except OSError as error:
-            connection.close()
-            self._warn(f"a client is turned away: {error.strerror or error}")
+            self._turn_away(connection, error.strerror or str(error))
             return
         self._by_fd[connection.fileno()] = self._by_name[peer.name] = peer
         self._send(peer, WELCOME)
+
+    def _turn_away(self, connection: socket.socket, why: str) -> None:
+        self._tally.count_ended("turned_away")
+        self._warn("turned_away", f"{name_of(connection)} is turned away: {why}")
+        connection.close()
 
     def _attend(self, peer: _Peer, events: int) -> None:
         if events & select.EPOLLOUT and peer.waiting:
@@ -239,16 +268,20 @@ class Switchboard:
 
     def _take(self, peer: _Peer, data: bytes) -> None:
         answers: list[bytes] = []
+        came, reader = self._came, peer.reader
+        before, fault = len(came), ""
         try:
-            self._came += peer.reader.take(data, answers)
+            reader.take(data, came.append, answers)
         except WireError as error:
-            self._warn(f"a connection is ended: {error}")
-            self._drop(peer)
-            return
-        if peer.reader.is_behind:
-            self._behind.append(peer)
+            fault = str(error)
         for answer in answers:
             self._send(peer, answer)
+        if fault:
+            self._end(peer, "malformed", fault, at_once=len(came) == before)
+        elif reader.is_behind:
+            self._behind.append(peer)
+        if reader.held_bytes or self._hoard.total_bytes:
+            self._weigh(peer, anew=len(came) > before and not peer.waiting)
 
     def _send(self, peer: _Peer, raw: bytes) -> None:
         if peer.is_deaf:
@@ -256,6 +289,9 @@ class Switchboard:
         if peer.waiting:
             if len(peer.waiting) < _MOST_WAITING_BYTES:
                 peer.waiting += raw
+                self._weigh(peer)
+            else:
+                self._miss(peer)
             return
         try:
             sent = peer.connection.send(raw, socket.MSG_NOSIGNAL)
@@ -270,6 +306,7 @@ class Switchboard:
         if sent < len(raw):
             peer.waiting += raw[sent:]
             self._epoll.modify(peer.connection, select.EPOLLIN | select.EPOLLOUT)
+            self._weigh(peer)
 
     def _send_waiting(self, peer: _Peer) -> None:
         try:
@@ -283,6 +320,7 @@ class Switchboard:
             self._drop(peer)
             return
         del peer.waiting[:sent]
+        self._weigh(peer)
         if not peer.waiting:
             self._epoll.modify(peer.connection, select.EPOLLIN)
 
@@ -290,16 +328,51 @@ class Switchboard:
         """Say nothing more to it, but read what it said before, as that a lease is over; the end of that ends it."""
         peer.is_deaf = True
         peer.waiting.clear()
+        self._weigh(peer)
         self._epoll.modify(peer.connection, select.EPOLLIN)
+
+    def _miss(self, peer: _Peer) -> None:
+        self._tally.dropped_answers += 1
+        peer.missed += 1
+        self._warn(
+            "missed",
+            f"{name_of(peer.connection)} does not take its answers: {len(peer.waiting)} bytes of them wait, "
+            f"and {peer.missed} more have been dropped",
+        )
+
+    def _weigh(self, peer: _Peer, *, anew: bool = False) -> None:
+        """Take in what a connection makes us keep, and end others or itself where that is too much."""
+        hoard = self._hoard
+        if peer.name in self._by_name:
+            hoard.note(peer.name, peer.reader.held_bytes + len(peer.waiting), anew=anew)
+        while (name := hoard.too_much()) is not None:
+            stuck = self._by_name[name]
+            self._end(
+                stuck,
+                "memory",
+                f"messages half sent and answers not taken are {hoard.total_bytes} bytes of all connections, "
+                f"and its {hoard.held_bytes(name)} bytes have been there the longest",
+            )
+
+    def _end(self, peer: _Peer, kind: str, why: str, *, at_once: bool = True) -> None:
+        """End a connection for a reason to count and tell; behind what it has said, where not at once."""
+        self._tally.count_ended(kind)
+        self._warn(kind, f"the connection of {name_of(peer.connection)} is ended: {why}")
+        if at_once:
+            peer.reader.is_behind = False
+            self._drop(peer)
+        else:
+            self._leaving.append(peer)
 
     def _drop(self, peer: _Peer) -> None:
         if self._by_name.pop(peer.name, None) is not None:
+            self._hoard.note(peer.name, 0)
             del self._by_fd[peer.connection.fileno()]
             self._epoll.unregister(peer.connection)
             peer.connection.close()
 
-    def _warn(self, sentence: str) -> None:
+    def _warn(self, kind: str, sentence: str) -> None:
         now_s = self._clock()
-        if now_s >= self._log_after_s:
-            self._log_after_s = now_s + _LEAST_LOG_GAP_S
+        if now_s >= self._log_after_s.get(kind, 0.0):
+            self._log_after_s[kind] = now_s + _LEAST_LOG_GAP_S
             log.warning("%s (at most one such line in 10 s)", sentence)

@@ -6,6 +6,7 @@ engine's, so that the listening side is our own; clients use libzmq all the same
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from lmcache_core.errors import WireError
@@ -89,31 +90,37 @@ class Reader:
         self._frames = 0
         self._body = b""
 
-    def take(self, data: bytes, answers: list[bytes]) -> list[Heard]:
+    @property
+    def held_bytes(self) -> int:
+        """What has come of messages that are not whole, or not given yet."""
+        return len(self._raw) + len(self._body)
+
+    def take(self, data: bytes, hear: Callable[[Heard], object], answers: list[bytes]) -> None:
         """Give the messages that are whole with these bytes.
 
         Args:
             data: What has come; none where only more of what came before is wanted.
+            hear: Gets each message.
             answers: Gets what the protocol itself answers.
 
         Raises:
-            WireError: The other side does not speak the protocol, or sends more than anybody reads.
+            WireError: The other side does not speak the protocol, or sends more than anybody reads; what it said
+                before that has been given.
         """
         size = len(data)
         if size >= _SHORT_HEAD and not data[0] and size == _SHORT_HEAD + data[1] and self._is_between():
-            return [Heard(self._sender, data[_SHORT_HEAD:], 1)]  # one short message, as most are
+            hear(Heard(self._sender, data[_SHORT_HEAD:], 1))  # one short message, as most are
+            return
         self._raw += data
         if not self._greeted and not self._greet():
-            return []
-        heard: list[Heard] = []
+            return
         self.is_behind = False
         for _ in range(_MOST_AT_ONCE):
             found = self._next_frame()
             if found is None:
-                return heard
-            self._hear(*found, heard, answers)
+                return
+            self._hear(*found, hear, answers)
         self.is_behind = True
-        return heard
 
     def _is_between(self) -> bool:
         return self.is_ready and not self._raw and not self._frames
@@ -148,7 +155,7 @@ class Reader:
         del raw[: head + size]
         return flags, body
 
-    def _hear(self, flags: int, body: bytes, heard: list[Heard], answers: list[bytes]) -> None:
+    def _hear(self, flags: int, body: bytes, hear: Callable[[Heard], object], answers: list[bytes]) -> None:
         if flags & _COMMAND:
             self._obey(body, answers)
         elif not self.is_ready:
@@ -157,7 +164,7 @@ class Reader:
             self._frames += 1
             self._body = self._body if self._frames > 1 else body
             if not flags & _MORE:
-                heard.append(Heard(self._sender, self._body, self._frames))
+                hear(Heard(self._sender, self._body, self._frames))
                 self._frames, self._body = 0, b""
 
     def _obey(self, body: bytes, answers: list[bytes]) -> None:

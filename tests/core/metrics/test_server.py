@@ -33,6 +33,9 @@ def tally() -> ServerTally:
     tally.of("lookup").count("refused", 60.0)
     tally.count_refusal("busy")
     tally.blocks_freed += 5
+    tally.dropped_answers += 6
+    tally.count_ended("memory")
+    tally.count_ended("memory")
     return tally
 
 
@@ -63,6 +66,14 @@ def test_refusals_are_counted_by_code(tally: ServerTally) -> None:
 
 def test_blocks_of_the_dead_are_counted(tally: ServerTally) -> None:
     assert samples(tally)["blocks_freed_by_death_total", ()] == 5
+
+
+def test_dropped_answers_are_counted(tally: ServerTally) -> None:
+    assert samples(tally)["dropped_answers_total", ()] == 6
+
+
+def test_ended_connections_are_counted_by_why(tally: ServerTally) -> None:
+    assert samples(tally)["ended_connections_total", ("memory",)] == 2
 
 
 def test_times_are_in_buckets(tally: ServerTally) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 import zmq
 
+from lmcache_core.server.zmtp import frame
 from lmcache_core.wire import messages as wire
 from lmcache_core.wire.codec import Encoder, answers
 from lmcache_core.wire.messages import Message
@@ -22,6 +23,8 @@ WIRE_LAYOUT = wire.Layout(
     num_layers=2, num_kv_heads=2, head_size=4, dtype="float32", use_mla=False, format="", groups=()
 )
 PATIENCE_S = 10.0
+READY = frame(b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER", 4)
+"""What a client of ZeroMQ says behind its greeting."""
 
 
 def digests(*chunks: object) -> bytes:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Callable
 
 import msgspec
 import pytest
 from tests.core.server.served import Served, until
-from tests.core.server.talker import WIRE_LAYOUT, Talker, digests
+from tests.core.server.talker import PATIENCE_S, READY, WIRE_LAYOUT, Talker, digests
 from tests.memory_store import Gate
 
 from lmcache_core.server.desk import Desk
+from lmcache_core.server.zmtp import WELCOME, frame
 from lmcache_core.wire import messages as wire
+from lmcache_core.wire.codec import Encoder
 
 
 def test_a_chunk_evicted_just_before_it_is_lent_delays_nobody(
@@ -52,6 +55,36 @@ def test_a_call_number_used_twice_is_remembered_once(served: Served, worker: Tal
     worker.die()
 
     assert until(served.is_exact)
+
+
+def test_calls_before_nonsense_are_answered_then_the_connection_ends(served: Served) -> None:
+    encode = Encoder().encode
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.settimeout(PATIENCE_S)
+        stranger.connect(served.server.address.removeprefix("ipc://"))
+        pings = b"".join(frame(encode(wire.Ping(call, 0))) for call in (1, 2, 3))
+        stranger.sendall(WELCOME[:64] + READY + pings + b"\x80\x01")
+        said = b"".join(iter(lambda: stranger.recv(1 << 16), b""))
+
+    pongs = [frame(encode(wire.Pong(call, served.server.boot_id, True, "", False))) for call in (1, 2, 3)]
+    assert said == WELCOME + b"".join(pongs)
+    counted = served.rig.metrics.registry.get_sample_value
+    assert counted("lmcache:server_ended_connections_total", {"reason": "malformed"}) == 1
+    assert served.server.status()["connections"]["ended"] == {"malformed": 1}
+
+
+def test_answers_that_a_client_does_not_take_are_counted(served: Served) -> None:
+    served.status = lambda: {"long": "x" * (3 << 20)}
+    asked = b"".join(frame(Encoder().encode(wire.Status(call))) for call in range(8))
+    counted = served.rig.metrics.registry.get_sample_value
+    assert counted("lmcache:server_dropped_answers_total") == 0
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.settimeout(PATIENCE_S)
+        deaf.connect(served.server.address.removeprefix("ipc://"))
+        deaf.sendall(WELCOME[:64] + READY + asked)
+        assert until(lambda: counted("lmcache:server_dropped_answers_total") >= 4)
+
+        assert served.server.status()["connections"]["held_bytes"] > 8 << 20
 
 
 def test_whatever_a_part_raises_the_server_goes_on(

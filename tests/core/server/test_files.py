@@ -18,6 +18,7 @@ from tests.core.server.served import socket_path
 from tests.core.server.talker import Talker
 
 from lmcache_core.errors import ConfigError
+from lmcache_core.metrics.server import ServerTally
 from lmcache_core.server.endpoint import Endpoint
 from lmcache_core.server.spare import MOST_SPARE
 from lmcache_core.wire.address import parse_address
@@ -160,7 +161,7 @@ def test_an_engine_out_of_files_gets_a_sentence_where_it_would_listen(folder: Pa
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
         with pytest.raises(ConfigError) as caught:
-            Endpoint(parse_address(address))
+            Endpoint(parse_address(address), ServerTally())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
