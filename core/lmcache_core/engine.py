@@ -78,7 +78,9 @@ class CacheEngine:
 
     # -- the face -------------------------------------------------------------
 
-    def store(self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
+    def store(
+        self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "", skip_tokens: int = 0
+    ) -> int:
         """Keep the KV of all full chunks of a sequence that are not kept yet, and of the rest if that is kept.
 
         Args:
@@ -87,6 +89,8 @@ class CacheEngine:
             salt: The tenant's; chunks of different salts never meet.
             variant: Any further identity of the KV, such as a LoRA adapter's name.
             request_id: For events.
+            skip_tokens: Leading tokens whose KV the caller does not have, or not all of it: no chunk
+                with any of them is kept.
 
         Returns:
             Tokens newly kept; 0 when unhealthy or refused.
@@ -94,7 +98,7 @@ class CacheEngine:
         if not self.is_healthy():
             return self._degraded("store", 0)
         try:
-            return self._store(tokens, kv, salt=salt, variant=variant, request_id=request_id)
+            return self._store(tokens, kv, salt=salt, variant=variant, request_id=request_id, skip_tokens=skip_tokens)
         except Exception as error:  # noqa: BLE001 - promise 1: the border to the engine
             return self._refused("store", error, 0)
 
@@ -185,15 +189,16 @@ class CacheEngine:
 
     # -- inside ---------------------------------------------------------------
 
-    def _store(self, tokens: Any, kv: Any, *, salt: str, variant: str, request_id: str) -> int:
+    def _store(self, tokens: Any, kv: Any, *, salt: str, variant: str, request_id: str, skip_tokens: int) -> int:
         chunk_format = self._known_format()
-        run = chunk_format.run(token_array(tokens), salt, variant)
         adapter = self._adapter(chunk_format.chunk_tokens)
         adapter.check(kv, len(tokens))
+        skip_chunks = -(-max(0, skip_tokens) // chunk_format.chunk_tokens)
+        run = chunk_format.run(token_array(tokens), salt, variant).behind(skip_chunks)
         deadline = time.monotonic() + self._timeout_s
         reservation = self._access.reserve(run, request_id, deadline=deadline)
         try:
-            starts = [place * chunk_format.chunk_tokens for place in reservation.places]
+            starts = [(skip_chunks + place) * chunk_format.chunk_tokens for place in reservation.places]
             adapter.gather(kv, starts, reservation.payloads)
         except BaseException:
             self._access.abandon(reservation)

@@ -74,19 +74,6 @@ class KVCacheContract:
         assert stage.cache.lookup([]) == 0
         assert read(stage, [])[0] == []
 
-    @pytest.mark.parametrize("skip_tokens", [1, 4, 5, 8, 9, 100])
-    def test_skipped_chunks_are_true_and_untouched(self, stage: Stage, skip_tokens: int) -> None:
-        tokens = fresh(10)
-        kv = kv_of(tokens)
-        stage.cache.store(tokens, kv)
-        skipped = min(skip_tokens, 8) // CHUNK_TOKENS * CHUNK_TOKENS
-
-        found, out = read(stage, tokens, skip_tokens=skip_tokens)
-
-        assert found == mask(8, 10)
-        assert not out[:, :, :skipped].any()
-        assert torch.equal(out[:, :, skipped:8], kv[:, :, skipped:8])
-
     def test_tokens_may_be_an_array_or_a_tensor(self, stage: Stage) -> None:
         tokens = fresh(8)
         stage.cache.store(np.array(tokens), kv_of(tokens))

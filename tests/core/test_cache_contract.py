@@ -14,6 +14,7 @@ import pytest
 from tests.cache_stage import CHUNK_TOKENS, InProcess, MakeStage, OverTheWire, Stage
 from tests.core.cache_contract import KVCacheContract
 from tests.core.rest_contract import RestContract
+from tests.core.skip_contract import SkipContract
 from tests.redis_server import RedisServer
 
 
@@ -77,13 +78,13 @@ def make_stage(request: pytest.FixtureRequest, store: Store) -> Iterator[MakeSta
         yield lambda **overrides: stack.enter_context(closing(make(request, store, overrides)))
 
 
-class TestCacheEngine(KVCacheContract, RestContract):
+class TestCacheEngine(KVCacheContract, RestContract, SkipContract):
     """In this process."""
 
     kind = InProcess
 
 
-class TestCacheClient(KVCacheContract, RestContract):
+class TestCacheClient(KVCacheContract, RestContract, SkipContract):
     """In a server's."""
 
     kind = OverTheWire

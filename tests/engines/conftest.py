@@ -27,6 +27,7 @@ if importlib.util.find_spec("vllm"):
 PROMPTS = twenty()
 GROWING = growing()
 GROWING_TOKENS = 64
+WINDOW_TOKENS = 80
 
 
 @pytest.fixture(scope="session")
@@ -62,8 +63,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Folders of the models, by name."""
-    smol = model_folder()
-    return {"smol": smol, "tiny": tiny_folder(tmp_path_factory.mktemp("models") / "tiny", smol)}
+    smol, folder = model_folder(), tmp_path_factory.mktemp("models")
+    return {
+        "smol": smol,
+        "tiny": tiny_folder(folder / "tiny", smol),
+        "windows": tiny_folder(folder / "windows", smol, window_tokens=WINDOW_TOKENS),
+    }
 
 
 @pytest.fixture(scope="session")

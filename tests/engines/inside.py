@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -115,6 +116,23 @@ def drop_loads(llm: Any) -> None:
 
     _WHOLE[1, "scatter"] = (PagedAdapter, PagedAdapter.scatter)
     PagedAdapter.scatter = scatter  # type: ignore[method-assign]
+
+
+def shorten_loads(llm: Any) -> None:
+    """Have every other load end half-way, until `mend`."""
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    chunks = get_kv_transfer_group()._cache.chunks
+    whole, loads = chunks.retrieve, itertools.count()
+
+    def short(tokens: Any, out: Any, **how: Any) -> Any:
+        mask = whole(tokens, out, **how)
+        if next(loads) % 2:
+            mask[max(how["skip_tokens"], len(mask) // 2) :] = False
+        return mask
+
+    _WHOLE[1, "retrieve"] = (chunks, whole)
+    chunks.retrieve = short
 
 
 def page(llm: Any) -> str:

@@ -21,6 +21,10 @@ class FullAttentionSpec:
     block_size, num_kv_heads, head_size, dtype, kv_quant_mode = BLOCK_TOKENS, 2, 16, torch.float32, 0
 
 
+class SlidingWindowSpec(FullAttentionSpec):
+    sliding_window = 40
+
+
 class MambaSpec(FullAttentionSpec):
     pass
 

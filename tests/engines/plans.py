@@ -58,4 +58,13 @@ def plans(*, store: Path, redis_url: str, server_address: str) -> dict[str, Sett
         "one rank": tiny(kept),
         "whole prompts": tiny({**kept, "lmcache.save_unfull_chunk": True}),
         "whole prompts, again": tiny({**kept, "lmcache.save_unfull_chunk": True}, enable_prefix_caching=True),
+        "windows, plain": Settings(None, "windows"),
+        "windows": Settings(kept, "windows"),
+        # Room for two of the long prompts, which preempt each other, and prefill in pieces.
+        "windows, again": Settings(
+            {**kept, "lmcache.save_unfull_chunk": True, "lmcache.save_generated": True},
+            "windows",
+            {"enable_prefix_caching": True, "num_gpu_blocks_override": 66, "max_num_batched_tokens": 160},
+        ),
+        "windows as full attention": Settings(kept, "windows", {"disable_hybrid_kv_cache_manager": True}),
     }

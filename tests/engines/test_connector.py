@@ -8,12 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.engines.pair import (
     NAMES,
     MambaSpec,
     Pair,
+    SlidingWindowSpec,
     a_request,
     a_step,
     idle_step,
@@ -21,7 +23,7 @@ from tests.engines.pair import (
     the_blocks,
     vllm_config,
 )
-from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole, supports_hma
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole, supports_hma
 
 from lmcache_plugins.vllm.connector import ConnectorStats, LMCoreConnector, StepMetadata
 from lmcache_plugins.vllm.records import LoadOrder, StepPlan
@@ -37,6 +39,13 @@ def pair_of() -> Iterator[Callable[..., Pair]]:
             return made
 
         yield make
+
+
+def transfers(worker: LMCoreConnector) -> tuple[set[str], set[str]]:
+    """Ask as vLLM does, step by step, until a load has ended; give the requests of those that have, and that failed."""
+    while not (results := worker.get_transfer_results(set())).finished_recving:
+        pass
+    return results.finished_recving, results.failed_recving
 
 
 def assert_neutral(pair: Pair) -> None:
@@ -152,6 +161,27 @@ def test_a_model_that_cannot_be_cached_is_a_no_op_that_says_why(
     assert "is of kind 'mamba', whose state cannot be rebuilt" in caplog.text
 
 
+def test_windowed_layers_need_loads_beside_the_steps(
+    pair_of: Callable[..., Pair], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert_neutral(pair_of(vllm_config({"lmcache.async_load": False}), spec=SlidingWindowSpec))
+    assert (
+        "lmcache-core: nothing is cached, as vllm: the model has sliding windows, whose loads can be undone only "
+        "beside the steps; set lmcache.async_load to true"
+    ) in caplog.messages
+
+
+def test_windowed_layers_need_a_vllm_that_computes_a_request_again(
+    pair_of: Callable[..., Pair], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delattr(KVConnectorBase_V1, "get_transfer_results")
+    assert_neutral(pair_of(vllm_config(), spec=SlidingWindowSpec))
+    assert (
+        "lmcache-core: nothing is cached, as vllm: the model has sliding windows, and this version of vllm cannot be "
+        "told that a request's load failed; upgrade vllm"
+    ) in caplog.messages
+
+
 @pytest.mark.parametrize("part", ["open_cache", "rank_facts", "cache_facts", "PagedAdapter"])
 def test_a_part_that_raises_at_the_start_is_a_no_op(
     pair_of: Callable[..., Pair], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, part: str
@@ -233,9 +263,32 @@ def test_a_failure_in_a_hook_stays_in_it_and_is_counted(
         assert bad or not all(torch.equal(cache[[5, 6, 7]], whole[name]) for name, cache in pair.caches.items())
 
 
+def test_a_load_of_windowed_layers_that_falls_short_is_told_by_its_request(pair_of: Callable[..., Pair]) -> None:
+    pair = pair_of(vllm_config(), spec=SlidingWindowSpec)
+    pair.admit(a_request(), 1, 2, 3, 4)
+    pair.run(a_step())
+    chunks = pair.worker._cache.chunks
+    chunks.retrieve = lambda tokens, out, **how: np.arange(len(tokens)) < 64
+    assert pair.admit(a_request(request_id="again"), 0, 5, 6, 7) == (96, True)
+    metadata = pair.scheduler.build_connector_meta(idle_step())
+    pair.worker.bind_connector_metadata(metadata)
+    pair.worker.start_load_kv(None)
+    assert transfers(pair.worker) == ({"again"}, {"again"})
+    assert pair.worker.get_block_ids_with_load_errors() == set()
+
+
+def test_a_load_of_full_attention_that_falls_short_is_told_by_its_blocks(pair_of: Callable[..., Pair]) -> None:
+    worker = pair_of(vllm_config()).worker
+    order = LoadOrder(request_id="r", tokens=torch.arange(64).numpy(), block_ids=((3, 4),), first_block=0)
+    worker.bind_connector_metadata(StepMetadata(StepPlan(loads=(order,), idle=True)))
+    worker.start_load_kv(None)
+    assert transfers(worker) == ({"r"}, set())
+    assert worker.get_block_ids_with_load_errors() == {3, 4}
+
+
 def test_an_order_for_a_worker_that_caches_nothing_ends_empty() -> None:
     worker = LMCoreConnector(vllm_config({"lmcache.mode": "cloud"}), KVConnectorRole.WORKER, kv_cache_config())
-    order = LoadOrder(request_id="r", tokens=torch.arange(64).numpy(), block_ids=(3, 4), first_block=0)
+    order = LoadOrder(request_id="r", tokens=torch.arange(64).numpy(), block_ids=((3, 4),), first_block=0)
     worker.bind_connector_metadata(StepMetadata(StepPlan(loads=(order,))))
     worker.start_load_kv(None)
     assert worker.get_finished(set()) == (None, {"r"})

@@ -17,12 +17,13 @@ LORA_RANK = 8
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
-def tiny_folder(folder: Path, tokenizer: Path) -> Path:
+def tiny_folder(folder: Path, tokenizer: Path, *, window_tokens: int = 0) -> Path:
     """Make the model.
 
     Args:
         folder: To make it in.
         tokenizer: Folder of a model whose tokenizer it uses.
+        window_tokens: How far every other layer sees, the first among them; 0 for all of them without end.
     """
     folder.mkdir(parents=True)
     for name in _TOKENIZER:
@@ -47,6 +48,9 @@ def tiny_folder(folder: Path, tokenizer: Path) -> Path:
         "bos_token_id": 1,
         "eos_token_id": 2,
     }
+    if window_tokens:
+        kinds = ["sliding_attention", "full_attention"] * (LAYERS // 2)
+        config |= {"layer_types": kinds, "sliding_window": window_tokens}
     (folder / "config.json").write_text(json.dumps(config))
     save_file(_weights(vocabulary), folder / "model.safetensors", metadata={"format": "pt"})
     return folder

@@ -24,7 +24,6 @@ class Wish:
         world_size: Ranks that split the KV.
         ranks: Whose chunks are meant: the engine's own, or all for a scheduler that looks up for them.
         block_tokens: Tokens in one block of the engine; chunks are whole blocks.
-        windows: Tokens that each KV group attends to, 0 for all; empty for a plain model.
         plugins: Those in force in this process.
     """
 
@@ -34,7 +33,6 @@ class Wish:
     world_size: int = 1
     ranks: Sequence[int] = (0,)
     block_tokens: int = 1
-    windows: Sequence[int] = ()
     plugins: PluginSet = field(default_factory=PluginSet)
 
     def message(self, call: int, session: int) -> Register:
@@ -55,7 +53,7 @@ class Wish:
                 layout.format,
                 groups,
             ),
-            tuple(self.windows),
+            tuple(group.window_tokens for group in layout.groups) if _has_windows(layout) else (),
             tuple(group.kind for group in layout.groups),
             self.world_size,
             tuple(self.ranks),
@@ -86,3 +84,7 @@ class Wish:
             variant_hash=variant_hash,
             payload_bytes=self.layout.bytes_per_token * chunk_tokens,
         )
+
+
+def _has_windows(layout: KVLayout) -> bool:
+    return any(group.window_tokens for group in layout.groups)

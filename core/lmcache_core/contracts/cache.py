@@ -80,8 +80,10 @@ class KVCache(Protocol):
     def is_healthy(self) -> bool:
         """Whether calls are served now; False means that each is a no-op."""
 
-    def store(self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
-        """Keep the KV of all chunks that are not kept yet; give the tokens newly kept."""
+    def store(
+        self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "", skip_tokens: int = 0
+    ) -> int:
+        """Keep the KV of all chunks behind the skipped tokens that are not kept yet; give the tokens newly kept."""
 
     def lookup(self, tokens: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
         """Count the leading tokens that a retrieve will deliver, and hold them for it."""

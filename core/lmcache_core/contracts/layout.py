@@ -10,7 +10,10 @@ from lmcache_core.errors import LayoutError
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
 """Element types that are stored, by torch name, with bytes per element."""
 
-SERVED_KINDS = frozenset({"full", "mla"})
+SLIDING_WINDOW = "sliding_window"
+"""Kind of a group whose layers attend to the last tokens only."""
+
+SERVED_KINDS = frozenset({"full", "mla", SLIDING_WINDOW})
 """Kinds of KV group whose chunks of a prefix stay valid whatever follows."""
 
 
@@ -20,13 +23,17 @@ class KVGroup:
 
     Attributes:
         name: As the engine names it; shown in a refusal.
-        kind: ``full``, ``mla``; anything else is refused by `KVLayout`.
+        kind: ``full``, ``mla``, ``sliding_window``; anything else is refused by `KVLayout`. A chunk holds the KV
+            of each of its tokens in layers of a sliding window too: an engine that has dropped some of it must
+            not store the chunk, see ``skip_tokens`` of `KVCache.store`.
         num_layers: Layers in the group, at least 1.
+        window_tokens: Tokens that a layer attends to, its own among them; 0 for all.
     """
 
     name: str
     kind: str
     num_layers: int
+    window_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +46,7 @@ class KVLayout:
         head_size: Elements of one head; for MLA the latent and rope part together.
         dtype: One of `DTYPE_BYTES`.
         use_mla: One latent vector a layer instead of K and V.
-        groups: Empty for a plain model; else every group the engine has.
+        groups: Empty for a plain model; else every group the engine has, in the order of its layers in a chunk.
         format: How the engine arranges the bytes of a block, where that is not the plain tensor's order;
             layouts of different formats never share a chunk.
 
@@ -76,22 +83,21 @@ class KVLayout:
                     f"from a prefix's chunks; only {', '.join(sorted(SERVED_KINDS))} are cached, "
                     "so run this model without lmcache-core"
                 )
-        if len(self.groups) > 1:
-            names = ", ".join(repr(group.name) for group in self.groups)
-            raise LayoutError(
-                f"kv layout: {len(self.groups)} kv groups ({names}); hybrid models are not cached yet, "
-                "run this model without lmcache-core"
-            )
-        for group in self.groups:
             if (group.kind == "mla") != self.use_mla:
                 raise LayoutError(
                     f"kv layout: group {group.name!r} is of kind {group.kind!r} but use_mla is {self.use_mla}"
                 )
-            if group.num_layers != self.num_layers:
+            if (group.kind == SLIDING_WINDOW) != (group.window_tokens > 0) or group.window_tokens < 0:
                 raise LayoutError(
-                    f"kv layout: group {group.name!r} has {group.num_layers} layers of {self.num_layers}; "
-                    "every layer must be in the group"
+                    f"kv layout: group {group.name!r} is of kind {group.kind!r} with window_tokens="
+                    f"{group.window_tokens}; a sliding window has at least 1, any other kind 0"
                 )
+        layers = sum(group.num_layers for group in self.groups)
+        if self.groups and layers != self.num_layers:
+            names = ", ".join(repr(group.name) for group in self.groups)
+            raise LayoutError(
+                f"kv layout: {layers} of {self.num_layers} layers are in a group ({names}); every layer must be in one"
+            )
 
     @property
     def kv_size(self) -> int:
@@ -113,6 +119,8 @@ class KVLayout:
         """16 hex digits, different for every shape; part of each key."""
         shape: tuple[object, ...] = (self.num_layers, self.num_kv_heads, self.head_size, self.dtype, self.use_mla)
         shape += (self.format,) if self.format else ()
+        if any(group.window_tokens for group in self.groups):  # what a layer attends to shapes what the next one keeps
+            shape += tuple((group.num_layers, group.window_tokens) for group in self.groups)
         return hashlib.sha256(repr(shape).encode()).hexdigest()[:16]
 
     def kv_shape(self, tokens: int) -> tuple[int, int, int, int]:

@@ -151,13 +151,12 @@ def kv_layout(wish: Register) -> KVLayout:
                 f"kv layout: group {place} is of kind {kind!r}, whose state cannot be rebuilt from a prefix's chunks; "
                 f"only {', '.join(sorted(SERVED_KINDS))} are cached, so run this model without lmcache-core"
             )
-    for place, window in enumerate(wish.windows):
-        if window > 0:
-            raise LayoutError(
-                f"kv layout: group {place} attends to the last {window} tokens only; such models are not cached, "
-                "run this model without lmcache-core"
-            )
     told = wish.layout
+    windows = wish.windows if any(wish.windows) else (0,) * len(told.groups)
+    if len(windows) != len(told.groups):
+        raise LayoutError(
+            f"kv layout: {len(windows)} windows are told of {len(told.groups)} groups; tell one of each group"
+        )
     return KVLayout(
         num_layers=told.num_layers,
         num_kv_heads=told.num_kv_heads,
@@ -165,7 +164,10 @@ def kv_layout(wish: Register) -> KVLayout:
         dtype=told.dtype,
         use_mla=told.use_mla,
         format=told.format,
-        groups=tuple(KVGroup(name=name, kind=kind, num_layers=layers) for name, kind, layers in told.groups),
+        groups=tuple(
+            KVGroup(name=name, kind=kind, num_layers=layers, window_tokens=window)
+            for (name, kind, layers), window in zip(told.groups, windows, strict=True)
+        ),
     )
 
 

@@ -68,7 +68,10 @@ class Layout(Message, frozen=True):
 
 
 class Register(Message, frozen=True):
-    """Say what will be stored. Several ranks are for a lookup on behalf of all of them."""
+    """Say what will be stored. Several ranks are for a lookup on behalf of all of them.
+
+    ``windows`` are the tokens that each of the layout's groups attends to, 0 for all; empty where all do.
+    """
 
     call: int
     session: int

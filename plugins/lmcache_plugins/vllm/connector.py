@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from vllm.distributed.kv_transfer.kv_connector.v1 import base as contract
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1,
     KVConnectorHandshakeMetadata,
@@ -18,7 +19,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
 
-from lmcache_core import ConfigError, LMCacheError
+from lmcache_core import ConfigError, LayoutError, LMCacheError
 from lmcache_plugins.vllm.border import Border
 from lmcache_plugins.vllm.exposed import Exposed
 from lmcache_plugins.vllm.facts import cache_facts, check_block_bytes, rank_facts
@@ -106,6 +107,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         self._opened: OpenedLookups | None = None
         self._scheduler: SchedulerSide | None = None
         self._bad_blocks: set[int] = set()
+        self._failed: set[str] = set()
         self._worker = WorkerSide(None, block_tokens=1, threaded=self._options.async_load, tally=self._tally)
         if role is KVConnectorRole.SCHEDULER:
             self._greet(transfer)
@@ -184,10 +186,20 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         """Give the requests whose loads have ended; none is ever held back for a store."""
         del finished_req_ids
         side, plan = self._worker, self._plan()
-        ended = self._border.call("get_finished", lambda: side.take_ended(plan), _UNKNOWN)
-        done, bad_blocks = side.desk.take() if ended is None else ended  # what has ended must be told
-        self._bad_blocks |= bad_blocks
-        return None, (done or None) if self._options.async_load else None
+        taken = self._border.call("get_finished", lambda: side.take_ended(plan), _UNKNOWN)
+        ended = side.desk.take() if taken is None else taken  # what has ended must be told
+        self._bad_blocks |= ended.bad_blocks
+        self._failed |= ended.failed
+        return None, (ended.done or None) if self._options.async_load else None
+
+    def get_transfer_results(self, finished_req_ids: set[str]) -> Any:
+        """Give the requests whose loads have ended; those of windowed models that fell short are computed whole."""
+        _, received = self.get_finished(finished_req_ids)
+        failed, self._failed = self._failed, set()
+        whole = any(self._card.windows)
+        return contract.KVConnectorTransferResults(
+            finished_recving=received or set(), failed_recving=failed if whole else set()
+        )
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         """Give the blocks that vLLM must compute after all, of the loads that `get_finished` has told."""
@@ -306,11 +318,17 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         device = next(iter(kv_caches.values())).device.type
         machine = f"cpu-{torch.backends.cpu.get_cpu_capability()}" if device == "cpu" else device
         facts = cache_facts(self._vllm_config, self._kv_cache_config, kv_caches, machine)
+        if any(facts.windows):
+            _check_whole_loads(self._options)
         tensors = [kv_caches[name] for name in facts.layer_names]
 
         def make_adapter(chunk_tokens: int) -> PagedAdapter:
             return PagedAdapter(
-                tensors, num_blocks=facts.num_blocks, block_tokens=facts.block_tokens, chunk_tokens=chunk_tokens
+                tensors,
+                num_blocks=facts.num_blocks,
+                block_tokens=facts.block_tokens,
+                chunk_tokens=chunk_tokens,
+                groups=facts.layout.groups,
             )
 
         check_block_bytes(facts, make_adapter(facts.block_tokens).block_bytes)
@@ -320,6 +338,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
             block_tokens=facts.block_tokens,
             threaded=self._options.async_load,
             tally=self._tally,
+            whole=any(facts.windows),
         )
         self._card = WorkerCard(
             layout=facts.layout,
@@ -328,6 +347,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
             rank=rank.rank,
             world_size=rank.world_size,
             block_tokens=facts.block_tokens,
+            windows=facts.windows,
             address=self._cache.address,
             plugins=self._cache.plugins,
         )
@@ -347,5 +367,26 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
             log.error("lmcache-core: nothing is cached, as %s", error)  # noqa: TRY400 - the sentence says all
             return
         self._scheduler = SchedulerSide(
-            self._opened.lookups, block_tokens=cards[0].block_tokens, options=self._options, tally=self._tally
+            self._opened.lookups,
+            block_tokens=cards[0].block_tokens,
+            options=self._options,
+            tally=self._tally,
+            windows=cards[0].windows,
+        )
+
+
+def _check_whole_loads(options: ConnectorOptions) -> None:
+    """Refuse to serve windowed layers where a load that falls short could not be undone.
+
+    In a part of such a request the last tokens lack what they attend to: it must be computed from its first token on.
+    """
+    if not hasattr(KVConnectorBase_V1, "get_transfer_results"):
+        raise LayoutError(
+            "vllm: the model has sliding windows, and this version of vllm cannot be told that a request's load "
+            "failed; upgrade vllm"
+        )
+    if not options.async_load:
+        raise LayoutError(
+            f"vllm: the model has sliding windows, whose loads can be undone only beside the steps; "
+            f"set {PREFIX}async_load to true"
         )

@@ -8,18 +8,23 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lmcache_core import KVGroup, KVLayout, LayoutError
 
-_KINDS = {"FullAttentionSpec": "full", "MLAAttentionSpec": "mla"}
+_KINDS = {"FullAttentionSpec": "full", "MLAAttentionSpec": "mla", "SlidingWindowSpec": "sliding_window"}
 """vLLM's cache specs whose blocks of a prefix stay valid whatever follows; any other is refused by its name."""
+
+_WINDOWED = _KINDS["SlidingWindowSpec"]
 
 _SERVED_QUANTIZATION = (0, 1)
 """vLLM's ``KVQuantMode``: none, and fp8 with one scale a tensor, which the model's configuration fixes."""
 
+
+_SHAPE = ("num_kv_heads", "head_size", "dtype", "block_size")
+"""What all layers must have alike."""
 
 _NOT_THE_MODEL = frozenset({"_name_or_path", "transformers_version"})
 """Keys of a model's configuration that say nothing of its weights or shape."""
@@ -31,7 +36,7 @@ class CacheFacts:
 
     Attributes:
         layout: Of its KV.
-        layer_names: As vLLM names them, in order.
+        layer_names: As vLLM names them, group after group.
         num_blocks: Blocks in each layer.
         block_tokens: Tokens in a block.
     """
@@ -45,6 +50,11 @@ class CacheFacts:
     def block_bytes(self) -> int:
         """Bytes of one block in all layers, by the layout."""
         return self.layout.bytes_per_token * self.block_tokens
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        """Tokens that each group attends to, 0 for all."""
+        return tuple(group.window_tokens for group in self.layout.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,15 +109,17 @@ def cache_facts(vllm_config: Any, kv_cache_config: Any, kv_caches: Mapping[str, 
     groups = tuple(_group(place, group) for place, group in enumerate(kv_cache_config.kv_cache_groups))
     if not groups:
         raise LayoutError("vllm: the model has no kv cache, so there is nothing to keep")
-    first = kv_cache_config.kv_cache_groups[0]
-    spec = _specs(first.kv_cache_spec)[0]
+    _check_served(groups)
+    _check_alike(kv_cache_config.kv_cache_groups)
+    spec = _specs(kv_cache_config.kv_cache_groups[0].kv_cache_spec)[0]
     if int(getattr(spec, "kv_quant_mode", 0)) not in _SERVED_QUANTIZATION:
         raise LayoutError(
             f"vllm: kv_cache_dtype {vllm_config.cache_config.cache_dtype!r} keeps scales beside its blocks"
         )
     if getattr(vllm_config.cache_config, "calculate_kv_scales", False):
         raise LayoutError("vllm: calculate_kv_scales makes scales that differ in every process; switch it off")
-    names, num_blocks = tuple(first.layer_names), kv_cache_config.num_blocks
+    names = tuple(name for group in kv_cache_config.kv_cache_groups for name in group.layer_names)
+    num_blocks = kv_cache_config.num_blocks
     missing = [name for name in names if name not in kv_caches]
     if missing:
         raise LayoutError(f"vllm: no kv cache tensor was registered for {', '.join(missing)}")
@@ -118,7 +130,14 @@ def cache_facts(vllm_config: Any, kv_cache_config: Any, kv_caches: Mapping[str, 
         dtype=_dtype(vllm_config, spec),
         use_mla=groups[0].kind == "mla",
         groups=groups,
-        format=_format(vllm_config, spec, {name: kv_caches[name] for name in names}, num_blocks, machine),
+        format=_format(
+            vllm_config,
+            {name: kv_caches[name] for name in names},
+            machine=machine,
+            num_blocks=num_blocks,
+            block_tokens=spec.block_size,
+            groups=_arranged(kv_cache_config.kv_cache_groups),
+        ),
     )
     return CacheFacts(layout=layout, layer_names=names, num_blocks=num_blocks, block_tokens=spec.block_size)
 
@@ -137,11 +156,43 @@ def check_block_bytes(facts: CacheFacts, block_bytes: int) -> None:
 
 
 def _group(place: int, group: Any) -> KVGroup:
-    kinds = {_KINDS.get(type(spec).__name__) or _snake(type(spec).__name__) for spec in _specs(group.kv_cache_spec)}
-    alike = len({_shape(spec) for spec in _specs(group.kv_cache_spec)}) == 1
-    kind = " and ".join(sorted(kinds)) if alike else "layers of several shapes"
+    specs = _specs(group.kv_cache_spec)
+    kinds = {_KINDS.get(type(spec).__name__) or _snake(type(spec).__name__) for spec in specs}
+    windows = {spec.sliding_window for spec in specs} if kinds == {_WINDOWED} else {0}
+    alike = len({_shape(spec) for spec in specs}) == len(windows) == 1
     first = next(iter(group.layer_names), "")
-    return KVGroup(name=f"{place} ({first}, ...)", kind=kind, num_layers=max(1, len(group.layer_names)))
+    return KVGroup(
+        name=f"{place} ({first}, ...)",
+        kind=" and ".join(sorted(kinds)) if alike else "layers of several shapes",
+        num_layers=max(1, len(group.layer_names)),
+        window_tokens=windows.pop() if alike else 0,
+    )
+
+
+def _check_served(groups: tuple[KVGroup, ...]) -> None:
+    layers = sum(group.num_layers for group in groups)
+    mla = groups[0].kind == "mla"
+    KVLayout(num_layers=layers, num_kv_heads=1, head_size=1, dtype="float32", use_mla=mla, groups=groups)
+
+
+def _check_alike(groups: Sequence[Any]) -> None:
+    shapes = {_shape(spec) for group in groups for spec in _specs(group.kv_cache_spec)}
+    if len(shapes) > 1:
+        told = " and ".join(f"({', '.join(one)})" for one in sorted(shapes))
+        raise LayoutError(f"vllm: {', '.join(_SHAPE)} of the layers are {told}; a chunk holds layers of one shape only")
+
+
+def _arranged(groups: Sequence[Any]) -> str:
+    """Tell which layers are in which group, counted from the first of this stage; ``""`` for one group."""
+    if len(groups) == 1:
+        return ""
+    places = {name: place for place, group in enumerate(groups) for name in group.layer_names}
+    pattern = [places[name] for name in sorted(places, key=_natural)]
+    return f"groups-{hashlib.sha256(repr(pattern).encode()).hexdigest()[:8]}"
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _specs(spec: Any) -> list[Any]:
@@ -149,8 +200,8 @@ def _specs(spec: Any) -> list[Any]:
     return list(inner.values()) if inner else [spec]
 
 
-def _shape(spec: Any) -> tuple[Any, ...]:
-    return tuple(str(getattr(spec, name, None)) for name in ("num_kv_heads", "head_size", "dtype", "block_size"))
+def _shape(spec: Any) -> tuple[str, ...]:
+    return tuple(str(getattr(spec, name, None)) for name in _SHAPE)
 
 
 def _snake(name: str) -> str:
@@ -164,15 +215,19 @@ def _dtype(vllm_config: Any, spec: Any) -> str:
     return str(spec.dtype).removeprefix("torch.")
 
 
-def _format(vllm_config: Any, spec: Any, tensors: Mapping[str, Any], num_blocks: int, machine: str) -> str:
-    layer = vllm_config.compilation_config.static_forward_context.get(next(iter(tensors)))
-    backend = layer.attn_backend.get_name() if layer is not None else "unknown"
+def _format(
+    vllm_config: Any, tensors: Mapping[str, Any], *, machine: str, num_blocks: int, block_tokens: int, groups: str
+) -> str:
+    context = vllm_config.compilation_config.static_forward_context
+    layers = [context.get(name) for name in tensors]
+    backends = {layer.attn_backend.get_name() if layer is not None else "unknown" for layer in layers}
     parts = (
         "vllm",
-        backend,
-        str(getattr(layer, "isa", "")),
+        "+".join(sorted(backends)),
+        "+".join(sorted({str(getattr(layer, "isa", "")) for layer in layers})),
         machine,
-        f"block{spec.block_size}",
+        f"block{block_tokens}",
+        groups,
         *sorted({_arrangement(tensor, num_blocks) for tensor in tensors.values()}),
         _model_digest(vllm_config.model_config),
     )

@@ -6,14 +6,26 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple
 
 from lmcache_plugins.vllm.records import LoadOrder
 
 log = logging.getLogger(__name__)
 
-Ended: TypeAlias = tuple[set[str], set[int]]
-"""Requests whose loads have ended, and the blocks that stayed empty."""
+
+class Ended(NamedTuple):
+    """Loads that have ended.
+
+    Attributes:
+        done: Requests, of all of them.
+        bad_blocks: Blocks that stayed empty; none where requests are recomputed whole.
+        failed: Requests of those that left any empty.
+    """
+
+    done: set[str]
+    bad_blocks: set[int]
+    failed: set[str]
+
 
 _STOP_S = 15.0
 """Longest that closing waits for the load under way."""
@@ -28,10 +40,12 @@ class LoadDesk:
     Args:
         load: Fills an order's blocks; gives how many of its blocks, from the first, are filled.
         threaded: Whether orders are carried out beside the steps.
+        whole: Whether a request is of no use in part, as windowed layers have no blocks for what comes earlier.
     """
 
-    def __init__(self, load: Callable[[LoadOrder], int], *, threaded: bool) -> None:
+    def __init__(self, load: Callable[[LoadOrder], int], *, threaded: bool, whole: bool = False) -> None:
         self._load = load
+        self._whole = whole
         self._orders: queue.SimpleQueue[LoadOrder | None] = queue.SimpleQueue()
         self._ended = threading.Condition()
         self._done: set[str] = set()
@@ -61,7 +75,7 @@ class LoadDesk:
                     self._end(one, 0)
 
     def take(self, wait_s: float = 0.0) -> Ended:
-        """Give the requests whose loads have ended since the last call, and the blocks that stayed empty.
+        """Give the loads that have ended since the last call.
 
         Args:
             wait_s: How long to wait for one to end, if any is under way.
@@ -71,7 +85,8 @@ class LoadDesk:
                 self._ended.wait(wait_s)
             done, self._done = self._done, set()
             bad_blocks, self._bad_blocks = self._bad_blocks, set()
-        return done, bad_blocks
+            failed, self._failed = self._failed, set()
+        return Ended(done, bad_blocks, failed)
 
     def take_failed(self) -> set[str]:
         """Give the requests whose loads left blocks empty since the last call."""
@@ -94,16 +109,17 @@ class LoadDesk:
         try:
             filled = self._load(order)
         except Exception:  # the border of one order: vLLM waits for its end
-            log.exception("lmcache-core: a load of %d blocks failed; vllm computes them", len(order.block_ids))
+            log.exception("lmcache-core: a load of %d blocks failed; vllm computes them", order.blocks)
         finally:
             with self._ended:
                 self._open.discard(order.request_id)
                 self._end(order, filled)
 
     def _end(self, order: LoadOrder, filled: int) -> None:
-        bad = order.block_ids[max(filled, order.first_block) :]
+        first_bad = max(filled, order.first_block)
         self._done.add(order.request_id)
-        self._bad_blocks.update(bad)
-        if bad:
+        if not self._whole:
+            self._bad_blocks.update(*(ids[first_bad:] for ids in order.block_ids))
+        if first_bad < order.blocks:
             self._failed.add(order.request_id)
         self._ended.notify_all()

@@ -4,6 +4,10 @@ A block's bytes are opaque here: attention backends arrange them as they like, s
 tiles. A chunk's payload is ``[planes][blocks of the chunk][bytes of a block]``, where a plane is a
 layer, or K or V of one for backends that keep them apart. The last chunk of a prompt may have
 fewer tokens: behind its last block that block is repeated.
+
+Hybrid models have several groups of layers, and a request has blocks of its own in each. A chunk has
+all layers, group after group. A group of windowed layers has 0 for blocks that nothing attends to any
+more: these are left out when a chunk is written, and a chunk that needs them cannot be read.
 """
 
 from __future__ import annotations
@@ -15,11 +19,15 @@ from typing import Any
 
 import torch
 
-from lmcache_core import LayoutError
+from lmcache_core import KVGroup, LayoutError
+from lmcache_plugins.vllm.records import BlockIds
 from lmcache_plugins.vllm.slabs import Slab, slabs_of
-from lmcache_plugins.vllm.staged import CopyQueue, CudaQueue, DeviceCopies
+from lmcache_plugins.vllm.staged import CopyQueue, CudaQueue, DeviceCopies, Part
 
 _UINT8 = torch.uint8
+
+_NO_BLOCK = 0
+"""vLLM's null block, which stands in a windowed group for blocks that the request has let go of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +35,12 @@ class PagedKV:
     """A request's place in vLLM's KV cache.
 
     Attributes:
-        block_ids: Its blocks in order, from the first token on; chunks are written as far as they reach.
+        block_ids: Its blocks in each group; chunks are written as far as they reach.
         first_block: Place of the first block that may be written: those before it were computed by vLLM.
         tokens: To read; the last chunk may end with them. 0 for whole chunks.
     """
 
-    block_ids: Sequence[int]
+    block_ids: BlockIds
     first_block: int = 0
     tokens: int = 0
 
@@ -41,10 +49,11 @@ class PagedAdapter:
     """Moves chunks between `PagedKV` and payloads. One copy a chunk and slab to read, one a run of blocks to write.
 
     Args:
-        caches: vLLM's tensor of every layer, in order.
+        caches: vLLM's tensor of every layer, group after group.
         num_blocks: Blocks in each of them.
         block_tokens: Tokens in a block.
         chunk_tokens: Tokens in a chunk, a multiple of that.
+        groups: Of layers; one of all of them, if it is left out.
         copies: Queue to copy by; that of the tensors' device, where it has one, if it is left out.
 
     Raises:
@@ -58,11 +67,13 @@ class PagedAdapter:
         num_blocks: int,
         block_tokens: int,
         chunk_tokens: int,
+        groups: Sequence[KVGroup] = (),
         copies: CopyQueue | None = None,
     ) -> None:
         if chunk_tokens % block_tokens:
             raise LayoutError(f"a chunk of {chunk_tokens} tokens is no whole number of vllm's {block_tokens}")
-        self._slabs = slabs_of(caches, num_blocks)
+        self._slabs = slabs_of(caches, num_blocks, [group.num_layers for group in groups])
+        self._windowed = [group.window_tokens > 0 for group in groups] or [False]
         self._num_blocks = num_blocks
         self._block_tokens = block_tokens
         self._chunk_blocks = chunk_tokens // block_tokens
@@ -85,10 +96,11 @@ class PagedAdapter:
         del tokens  # a request may end before its last chunk does
         if not isinstance(kv, PagedKV):
             raise LayoutError(f"kv must be the blocks of a request, got {type(kv).__name__}")
-        if kv.block_ids and not 0 <= min(kv.block_ids) <= max(kv.block_ids) < self._num_blocks:
-            raise LayoutError(
-                f"block ids must be of 0 to {self._num_blocks - 1}, got {min(kv.block_ids)} to {max(kv.block_ids)}"
-            )
+        if len(kv.block_ids) != len(self._windowed):
+            raise LayoutError(f"kv must have blocks of {len(self._windowed)} groups, got {len(kv.block_ids)}")
+        for ids in kv.block_ids:
+            if ids and not 0 <= min(ids) <= max(ids) < self._num_blocks:
+                raise LayoutError(f"block ids must be of 0 to {self._num_blocks - 1}, got {min(ids)} to {max(ids)}")
 
     def gather(self, kv: PagedKV, starts: Sequence[int], outs: Sequence[memoryview]) -> None:
         """Copy the chunks that begin at these tokens into payloads; complete when it returns.
@@ -100,26 +112,28 @@ class PagedAdapter:
         if self._device is not None:
             self._device.read(self._slabs, chunks, [self._bytes_of(out) for out in outs])
             return
-        for ids, out in zip(chunks, outs, strict=True):
-            index = torch.tensor(ids)
+        for chunk, out in zip(chunks, outs, strict=True):
+            indexes = [torch.tensor(ids) for ids in chunk]
             for slab, part in self._parts(self._bytes_of(out)):
-                torch.index_select(slab.blocks, 1, index, out=slab.view(part))
+                torch.index_select(slab.blocks, 1, indexes[slab.group], out=slab.view(part))
 
     def scatter(self, payload: memoryview, kv: PagedKV, start: int) -> None:
-        """Copy one chunk's payload into the blocks that may be written; complete when `finish` returns."""
-        place = start // self._block_tokens
-        first = max(place, kv.first_block)
-        ids = kv.block_ids[first : place + self._chunk_blocks]
-        if not ids:
+        """Copy one chunk's payload into the blocks that may be written; complete when `finish` returns.
+
+        Raises:
+            LayoutError: A windowed group lacks a block behind one that it has.
+        """
+        parts = [self._part(kv, group, start) for group in range(len(self._windowed))]
+        if not any(part.ids for part in parts):
             return
         source = self._bytes_of(payload)
-        skip = first - place
         if self._device is not None:
-            self._device.write(self._slabs, ids, source, skip)
+            self._device.write(self._slabs, parts, source)
             return
-        for slab, part in self._parts(source):
-            chunk = slab.view(part)
-            for begin, end in runs_of(ids):
+        for slab, piece in self._parts(source):
+            chunk = slab.view(piece)
+            ids, skip = parts[slab.group]
+            for begin, end in runs_of(ids) if ids else ():
                 target = slab.blocks[:, ids[begin] : ids[begin] + end - begin]
                 target.copy_(chunk[:, skip + begin : skip + end])
 
@@ -129,9 +143,23 @@ class PagedAdapter:
         if self._device is not None:
             self._device.finish()
 
-    def _chunk_ids(self, kv: PagedKV, start: int) -> list[int]:
+    def _part(self, kv: PagedKV, group: int, start: int) -> Part:
         place = start // self._block_tokens
-        ids = list(kv.block_ids[place : place + self._chunk_blocks])
+        first, end = max(place, kv.first_block), place + self._chunk_blocks
+        ids = kv.block_ids[group]
+        if self._windowed[group]:
+            while first < min(end, len(ids)) and ids[first] == _NO_BLOCK:
+                first += 1
+            if _NO_BLOCK in ids[first:end]:
+                raise LayoutError(f"the chunk from token {start} on goes to a block that group {group} has let go of")
+        return Part(ids[first:end], first - place)
+
+    def _chunk_ids(self, kv: PagedKV, start: int) -> list[list[int]]:
+        return [self._ids(kv, group, start) for group in range(len(self._windowed))]
+
+    def _ids(self, kv: PagedKV, group: int, start: int) -> list[int]:
+        place = start // self._block_tokens
+        ids = list(kv.block_ids[group][place : place + self._chunk_blocks])
         needed = self._chunk_blocks
         if kv.tokens:
             needed = min(needed, -(-(kv.tokens - start) // self._block_tokens))
@@ -139,6 +167,8 @@ class PagedAdapter:
             raise LayoutError(
                 f"the chunk from token {start} on takes {needed} blocks, the request has {len(ids)} there"
             )
+        if self._windowed[group] and _NO_BLOCK in ids:
+            raise LayoutError(f"the chunk from token {start} on has a block that group {group} has let go of")
         # A chunk that is not full is filled up with its own last block, never with what the payload had before.
         return ids + ids[-1:] * (self._chunk_blocks - len(ids))
 

@@ -13,6 +13,9 @@ from lmcache_core import KVLayout, PluginSet
 
 Tokens: TypeAlias = "npt.NDArray[np.int64]"
 
+BlockIds: TypeAlias = Sequence[Sequence[int]]
+"""A request's blocks in each group of layers, from its first token on; a windowed group has 0 for what it let go."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestView:
@@ -47,14 +50,14 @@ class Scheduled:
         request_id: vLLM's.
         computed_tokens: Tokens whose KV is there before the step.
         step_tokens: Tokens computed in the step.
-        block_ids: Blocks, further ones or all.
+        block_ids: Blocks, further ones or all; empty for no further ones.
         replaces: Whether they are all; False where they come behind those known.
     """
 
     request_id: str
     computed_tokens: int
     step_tokens: int
-    block_ids: Sequence[int]
+    block_ids: BlockIds
     replaces: bool
 
 
@@ -65,7 +68,7 @@ class LoadOrder:
     Attributes:
         request_id: vLLM's.
         tokens: Of whole chunks; empty where the order cannot be carried out and its blocks are to be computed.
-        block_ids: Of the request, from its first token on; the last one is the last to fill.
+        block_ids: The last ones are the last to fill.
         first_block: Place of the first block to fill; those before it are vLLM's own.
         salt: The tenant's.
         variant: Further identity of the KV.
@@ -73,19 +76,34 @@ class LoadOrder:
 
     request_id: str
     tokens: Tokens = field(repr=False)
-    block_ids: Sequence[int]
+    block_ids: BlockIds
     first_block: int
     salt: str = field(default="", repr=False)
     variant: str = ""
 
+    @property
+    def blocks(self) -> int:
+        """Places of the request up to the last one to fill."""
+        return min(map(len, self.block_ids), default=0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveOrder:
-    """Full chunks to keep when the step has been computed: all from the first token on."""
+    """Full chunks to keep when the step has been computed: all from the first token on.
+
+    Attributes:
+        request_id: vLLM's.
+        tokens: Of the chunks.
+        block_ids: Of the request.
+        first_block: Place of the first block that every group still has.
+        salt: The tenant's.
+        variant: Further identity of the KV.
+    """
 
     request_id: str
     tokens: Tokens = field(repr=False)
-    block_ids: Sequence[int]
+    block_ids: BlockIds
+    first_block: int = 0
     salt: str = field(default="", repr=False)
     variant: str = ""
 
@@ -116,6 +134,7 @@ class WorkerCard:
         rank: Of the worker.
         world_size: Ranks that split the KV.
         block_tokens: vLLM's block size.
+        windows: Tokens that each group of layers attends to, 0 for all.
         address: Where lookups in its own cache are answered; ``""`` where a server has the cache.
         reason: Why it serves nothing; ``""`` where it does.
         plugins: Of lmcache-core, those in force in the worker; empty where it did not say.
@@ -127,6 +146,7 @@ class WorkerCard:
     rank: int = 0
     world_size: int = 1
     block_tokens: int = 1
+    windows: tuple[int, ...] = (0,)
     address: str = ""
     reason: str = ""
     plugins: PluginSet = field(default_factory=PluginSet)

@@ -11,7 +11,7 @@ import numpy as np
 
 from lmcache_plugins.vllm.lookups import Lookups, Pending
 from lmcache_plugins.vllm.options import ConnectorOptions
-from lmcache_plugins.vllm.records import LoadOrder, RequestView, SaveOrder, Scheduled, Tokens
+from lmcache_plugins.vllm.records import BlockIds, LoadOrder, RequestView, SaveOrder, Scheduled, Tokens
 from lmcache_plugins.vllm.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -30,9 +30,10 @@ Match = tuple[int | None, bool]
 @dataclass
 class _Tracked:
     view: RequestView
-    block_ids: list[int] = field(default_factory=list)
+    block_ids: list[list[int]] = field(default_factory=list)
     stored_tokens: int = 0
     seen_tokens: int = 0
+    given_tokens: int = 0
     lookup: Pending | None = None
     missed_at_s: float = -_MISS_KEPT_S
     asked_tokens: int = 0
@@ -49,6 +50,7 @@ class SchedulerSide:
         block_tokens: vLLM's block size.
         options: The connector's.
         tally: Counts.
+        windows: Tokens that each group of layers attends to, 0 for all.
         clock: Monotonic seconds.
     """
 
@@ -59,9 +61,11 @@ class SchedulerSide:
         block_tokens: int,
         options: ConnectorOptions,
         tally: Tally,
+        windows: Sequence[int] = (0,),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lookups = lookups
+        self._window_tokens = min((window for window in windows if window), default=0)
         self._block_tokens = block_tokens
         self._options = options
         self._tally = tally
@@ -102,7 +106,7 @@ class SchedulerSide:
             return 0, False
         return new_tokens, self._options.async_load
 
-    def allocated(self, request_id: str, block_ids: Sequence[int], external_tokens: int) -> bool:
+    def allocated(self, request_id: str, block_ids: BlockIds, external_tokens: int) -> bool:
         """Order the load of so many tokens behind those computed; 0 gives up what was promised.
 
         Returns:
@@ -122,7 +126,7 @@ class SchedulerSide:
         self._loads.append(order)  # last: after an error before it, the caller dooms the request instead
         return True
 
-    def doom(self, request_id: str, block_ids: Sequence[int]) -> None:
+    def doom(self, request_id: str, block_ids: BlockIds) -> None:
         """Have blocks reported as not loaded that vLLM takes for promised: it must neither use them nor wait."""
         order = LoadOrder(request_id=request_id, tokens=_NO_TOKENS, block_ids=tuple(block_ids), first_block=0)
         self._loads.append(order)
@@ -141,9 +145,7 @@ class SchedulerSide:
         for one in scheduled:
             tracked = self._tracked.get(one.request_id)
             if tracked is not None and not tracked.view.refusal:
-                if one.replaces:
-                    tracked.block_ids.clear()
-                tracked.block_ids += one.block_ids
+                _take_blocks(tracked, one)
                 order = self._save(tracked, one, chunk_tokens) if chunk_tokens else None
                 if order is not None:
                     orders.append(order)
@@ -173,14 +175,16 @@ class SchedulerSide:
         """Most tokens of a request that may be loaded: one at least must be computed, to sample from.
 
         Beside the steps it may be loaded whole, its last block in part too: vLLM takes one token back itself when
-        such a load has ended. Within a step it takes none back.
+        such a load has ended. Within a step it takes none back. For that one token a windowed layer would need what
+        is just outside the window of the next: there the last token is left out at once.
         """
         if not self._options.async_load:
             return (tokens - 1) // self._block_tokens * self._block_tokens
+        most_tokens = tokens - 1 if self._window_tokens else tokens
         if self._lookups.save_unfull_chunk:
-            return tokens
+            return most_tokens
         chunk_tokens = self._lookups.chunk_tokens or self._block_tokens
-        return tokens // chunk_tokens * chunk_tokens
+        return min(tokens // chunk_tokens * chunk_tokens, most_tokens)
 
     def _track(self, view: RequestView) -> _Tracked:
         tracked = self._tracked.get(view.request_id)
@@ -225,7 +229,7 @@ class SchedulerSide:
             tracked.lookup.cancel()
             tracked.lookup = None
 
-    def _load_order(self, tracked: _Tracked, block_ids: Sequence[int], external_tokens: int) -> LoadOrder:
+    def _load_order(self, tracked: _Tracked, block_ids: BlockIds, external_tokens: int) -> LoadOrder:
         view = tracked.view
         end_tokens = tracked.asked_tokens + external_tokens
         chunk_tokens = self._lookups.chunk_tokens or self._block_tokens
@@ -233,7 +237,7 @@ class SchedulerSide:
         return LoadOrder(
             request_id=view.request_id,
             tokens=np.asarray(view.tokens[:whole_tokens], dtype=np.int64),
-            block_ids=tuple(block_ids[: -(-end_tokens // self._block_tokens)]),
+            block_ids=_leading(block_ids, -(-end_tokens // self._block_tokens)),
             first_block=tracked.asked_tokens // self._block_tokens,
             salt=view.salt,
             variant=view.variant,
@@ -252,11 +256,37 @@ class SchedulerSide:
         saved_tokens = known if whole else known // chunk_tokens * chunk_tokens
         if saved_tokens <= tracked.stored_tokens:
             return None
+        first_block = self._first_held(one.computed_tokens)
+        skipped_tokens = min(-(-first_block * self._block_tokens // chunk_tokens) * chunk_tokens, saved_tokens)
+        unkept_tokens = skipped_tokens - max(tracked.stored_tokens, tracked.given_tokens)
+        if unkept_tokens > 0:
+            self._tally.add("unkept_tokens", unkept_tokens)
         tracked.stored_tokens = saved_tokens
+        if skipped_tokens == saved_tokens:
+            return None
         return SaveOrder(
             request_id=view.request_id,
             tokens=np.asarray(view.tokens[:saved_tokens], dtype=np.int64),
-            block_ids=tuple(tracked.block_ids[: -(-saved_tokens // self._block_tokens)]),
+            block_ids=_leading(tracked.block_ids, -(-saved_tokens // self._block_tokens)),
+            first_block=first_block,
             salt=view.salt,
             variant=view.variant,
         )
+
+    def _first_held(self, computed_tokens: int) -> int:
+        """Give the first block that windowed layers have not let go of before a step, as vLLM reckons it."""
+        return max(0, computed_tokens - self._window_tokens + 1) // self._block_tokens if self._window_tokens else 0
+
+
+def _take_blocks(tracked: _Tracked, one: Scheduled) -> None:
+    if one.replaces:
+        tracked.given_tokens = one.computed_tokens
+    if one.replaces or not tracked.block_ids:
+        tracked.block_ids = [list(ids) for ids in one.block_ids]
+        return
+    for ids, further in zip(tracked.block_ids, one.block_ids, strict=False):  # none at all stand for no further ones
+        ids.extend(further)
+
+
+def _leading(block_ids: BlockIds, blocks: int) -> BlockIds:
+    return tuple(tuple(ids[:blocks]) for ids in block_ids)

@@ -19,9 +19,11 @@ class Slab:
 
     Attributes:
         blocks: ``[planes, blocks, words of a block]``; the words of a block are contiguous.
+        group: Of layers, whose block ids these are.
     """
 
     blocks: torch.Tensor
+    group: int = 0
 
     @property
     def planes(self) -> int:
@@ -46,16 +48,26 @@ class _Plane:
     block_bytes: int
 
 
-def slabs_of(caches: Sequence[torch.Tensor], num_blocks: int) -> list[Slab]:
+def slabs_of(caches: Sequence[torch.Tensor], num_blocks: int, group_layers: Sequence[int] = ()) -> list[Slab]:
     """See the tensors of all layers, in order, as slabs.
+
+    Args:
+        caches: The tensors; those of layers of different groups may share their memory.
+        num_blocks: Blocks in each of them.
+        group_layers: How many of them each group has, in order; empty for one group.
 
     Raises:
         LayoutError: The bytes of a block are not in one piece, or a tensor has no dimension of blocks.
     """
-    planes = [plane for cache in caches for plane in _planes(cache, num_blocks)]
-    if not planes:
+    slabs: list[Slab] = []
+    first = 0
+    for group, layers in enumerate(group_layers or (len(caches),)):
+        planes = [plane for cache in caches[first : first + layers] for plane in _planes(cache, num_blocks)]
+        slabs += [Slab(_blocks(even, num_blocks), group) for even in _even(planes)] if planes else []
+        first += layers
+    if not slabs:
         raise LayoutError("vllm registered no kv cache tensor")
-    return [_slab(group, num_blocks) for group in _even(planes)]
+    return slabs
 
 
 def _planes(cache: torch.Tensor, num_blocks: int) -> list[_Plane]:
@@ -101,7 +113,7 @@ def _even(planes: Sequence[_Plane]) -> list[list[_Plane]]:
     return groups
 
 
-def _slab(group: Sequence[_Plane], num_blocks: int) -> Slab:
+def _blocks(group: Sequence[_Plane], num_blocks: int) -> torch.Tensor:
     first = group[0]
     step = group[1].offset_bytes - first.offset_bytes if len(group) > 1 else first.block_bytes
     numbers = (first.offset_bytes, first.stride_bytes, first.block_bytes, step, first.storage.data_ptr())
@@ -109,4 +121,4 @@ def _slab(group: Sequence[_Plane], num_blocks: int) -> Slab:
     words = first.storage[: first.storage.numel() // word.itemsize * word.itemsize].view(word)
     shape = (len(group), num_blocks, first.block_bytes // word.itemsize)
     strides = (step // word.itemsize, first.stride_bytes // word.itemsize, 1)
-    return Slab(torch.as_strided(words, shape, strides, first.offset_bytes // word.itemsize))
+    return torch.as_strided(words, shape, strides, first.offset_bytes // word.itemsize)

@@ -5,14 +5,27 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
+from lmcache_plugins.vllm.records import BlockIds
 from lmcache_plugins.vllm.slabs import Slab
 
 _BUFFERS = 2
 """While one chunk crosses the bus, the one before it goes between its pinned buffer and its payload."""
+
+
+class Part(NamedTuple):
+    """Blocks of one group that a chunk's are written to.
+
+    Attributes:
+        ids: Where to.
+        skip: Blocks of the chunk before the first of them.
+    """
+
+    ids: Sequence[int]
+    skip: int
 
 
 class Mark(Protocol):
@@ -73,8 +86,14 @@ class DeviceCopies:
         self._crossing: deque[Mark] = deque()  # of `write`, oldest first, at most one a buffer
         self._written = 0
 
-    def read(self, slabs: Sequence[Slab], chunks: Sequence[Sequence[int]], outs: Sequence[torch.Tensor]) -> None:
-        """Copy chunks from the device; complete when it returns. Follows the caller's stream."""
+    def read(self, slabs: Sequence[Slab], chunks: Sequence[BlockIds], outs: Sequence[torch.Tensor]) -> None:
+        """Copy chunks from the device; complete when it returns. Follows the caller's stream.
+
+        Args:
+            slabs: Where from.
+            chunks: Blocks of each chunk in each group.
+            outs: Where to.
+        """
         with self._lock:
             self._land_writes()
             self._queue.follow_caller()
@@ -87,14 +106,13 @@ class DeviceCopies:
             while crossing:
                 _land(*crossing.popleft())
 
-    def write(self, slabs: Sequence[Slab], ids: Sequence[int], payload: torch.Tensor, skip: int) -> None:
+    def write(self, slabs: Sequence[Slab], parts: Sequence[Part], payload: torch.Tensor) -> None:
         """Copy one chunk to the device but for its first blocks; the payload is free when it returns.
 
         Args:
             slabs: Where to.
-            ids: Blocks to fill.
+            parts: Blocks to fill, in each group.
             payload: The whole chunk.
-            skip: Blocks of the chunk before the first of them.
         """
         with self._lock:
             if len(self._crossing) == _BUFFERS:
@@ -103,7 +121,7 @@ class DeviceCopies:
             self._written += 1
             buffer.copy_(payload)
             self._queue.follow_caller()
-            self._crossing.append(self._queue.run(_spread(slabs, tuple(ids), buffer, skip)))
+            self._crossing.append(self._queue.run(_spread(slabs, tuple(parts), buffer)))
 
     def finish(self) -> None:
         """Wait until every write is complete."""
@@ -120,29 +138,31 @@ class DeviceCopies:
         return self._pinned[place][:size_bytes]
 
 
-def _fetch(slabs: Sequence[Slab], ids: Sequence[int], buffer: torch.Tensor) -> Callable[[], None]:
+def _fetch(slabs: Sequence[Slab], block_ids: BlockIds, buffer: torch.Tensor) -> Callable[[], None]:
     def work() -> None:
-        index = torch.tensor(ids, device=slabs[0].blocks.device)
+        indexes = [torch.tensor(ids, device=slabs[0].blocks.device) for ids in block_ids]
         begin = 0
         for slab in slabs:
-            part = torch.index_select(slab.blocks, 1, index).view(-1).view(torch.uint8)
+            part = torch.index_select(slab.blocks, 1, indexes[slab.group]).view(-1).view(torch.uint8)
             buffer[begin : begin + part.numel()].copy_(part, non_blocking=True)
             begin += part.numel()
 
     return work
 
 
-def _spread(slabs: Sequence[Slab], ids: Sequence[int], buffer: torch.Tensor, skip: int) -> Callable[[], None]:
+def _spread(slabs: Sequence[Slab], parts: Sequence[Part], buffer: torch.Tensor) -> Callable[[], None]:
     blocks = buffer.numel() // sum(slab.planes * slab.block_bytes for slab in slabs)
 
     def work() -> None:
         device = slabs[0].blocks.device
-        index = torch.tensor(ids, device=device)
+        indexes = [torch.tensor(part.ids, device=device) for part in parts]
         begin = 0
         for slab in slabs:
             end = begin + slab.planes * slab.block_bytes * blocks
-            chunk = slab.view(buffer[begin:end].to(device, non_blocking=True))
-            slab.blocks.index_copy_(1, index, chunk[:, skip : skip + len(ids)])
+            ids, skip = parts[slab.group]
+            if ids:
+                chunk = slab.view(buffer[begin:end].to(device, non_blocking=True))
+                slab.blocks.index_copy_(1, indexes[slab.group], chunk[:, skip : skip + len(ids)])
             begin = end
 
     return work

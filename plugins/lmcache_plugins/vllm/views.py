@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmcache_plugins.vllm.records import RequestView, Scheduled
+from lmcache_plugins.vllm.records import BlockIds, RequestView, Scheduled
 
 
 def view_of(request: Any) -> RequestView:
@@ -22,9 +22,9 @@ def view_of(request: Any) -> RequestView:
     )
 
 
-def block_ids_of(blocks: Any) -> list[int]:
-    """Give a request's blocks; models of several groups of blocks are refused at registration."""
-    ids: list[int] = blocks.get_block_ids()[0]
+def block_ids_of(blocks: Any) -> BlockIds:
+    """Give a request's blocks."""
+    ids: BlockIds = blocks.get_block_ids()
     return ids
 
 
@@ -33,7 +33,7 @@ def scheduled_of(output: Any) -> list[Scheduled]:
     steps = output.num_scheduled_tokens
     cached = output.scheduled_cached_reqs
     new = [
-        Scheduled(one.req_id, one.num_computed_tokens, steps.get(one.req_id, 0), one.block_ids[0], replaces=True)
+        Scheduled(one.req_id, one.num_computed_tokens, steps.get(one.req_id, 0), one.block_ids, replaces=True)
         for one in output.scheduled_new_reqs
     ]
     known = [
@@ -41,7 +41,7 @@ def scheduled_of(output: Any) -> list[Scheduled]:
             request_id,
             computed_tokens,
             steps.get(request_id, 0),
-            block_ids[0] if block_ids else (),
+            block_ids or (),
             replaces=request_id in cached.resumed_req_ids,
         )
         for request_id, computed_tokens, block_ids in zip(

@@ -21,8 +21,10 @@ _IDLE_WAIT_S = 0.005
 class Chunks(Protocol):
     """The part of a `KVCache` that the worker's side uses."""
 
-    def store(self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
-        """Keep full chunks; give the tokens newly kept."""
+    def store(
+        self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "", skip_tokens: int = 0
+    ) -> int:
+        """Keep full chunks behind the skipped tokens; give the tokens newly kept."""
 
     def retrieve(
         self, tokens: Any, out: Any, *, salt: str = "", variant: str = "", request_id: str = "", skip_tokens: int = 0
@@ -44,6 +46,7 @@ class WorkerSide:
         block_tokens: vLLM's block size.
         threaded: Whether loads run beside the steps.
         tally: Counts.
+        whole: Whether a load that falls short is of no use.
         clock: Seconds, for durations.
     """
 
@@ -54,14 +57,16 @@ class WorkerSide:
         block_tokens: int,
         threaded: bool,
         tally: Tally,
+        whole: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._chunks = chunks
         self._block_tokens = block_tokens
         self._threaded = threaded
+        self._whole = whole
         self._tally = tally
         self._clock = clock
-        self.desk = LoadDesk(self._load, threaded=threaded and chunks is not None)
+        self.desk = LoadDesk(self._load, threaded=threaded and chunks is not None, whole=whole)
         self._unfit: set[str] = set()
 
     def start_loads(self, plan: StepPlan) -> bool:
@@ -77,7 +82,7 @@ class WorkerSide:
             self._give_up(order)
 
     def take_ended(self, plan: StepPlan) -> Ended:
-        """Give the requests whose loads have ended since the last call, and the blocks that vLLM must compute.
+        """Give the loads that have ended since the last call.
 
         A step that computes nothing waits a moment for a load under way.
         """
@@ -97,6 +102,7 @@ class WorkerSide:
                 salt=order.salt,
                 variant=order.variant,
                 request_id=order.request_id,
+                skip_tokens=order.first_block * self._block_tokens,
             )
             self._tally.add("stored_tokens", kept_tokens)
         self._tally.add("store_seconds", self._clock() - begin)
@@ -106,7 +112,7 @@ class WorkerSide:
         self.desk.close()
 
     def _load(self, order: LoadOrder) -> int:
-        wanted_tokens = len(order.block_ids) * self._block_tokens
+        wanted_tokens = order.blocks * self._block_tokens
         if len(order.tokens):
             wanted_tokens = min(wanted_tokens, len(order.tokens))
         first_token = order.first_block * self._block_tokens
@@ -125,8 +131,10 @@ class WorkerSide:
                 covered_tokens = min(int(mask.sum()), wanted_tokens)
                 filled_blocks = -(-covered_tokens // self._block_tokens)  # only a prompt's last one can be part full
             finally:
-                if filled_blocks < len(order.block_ids):  # a cache that is unhealthy keeps what the lookup promised
+                if filled_blocks < order.blocks:  # a cache that is unhealthy keeps what the lookup promised
                     self._give_up(order)
+        if self._whole and covered_tokens < wanted_tokens:
+            covered_tokens = first_token
         loaded_tokens = max(0, covered_tokens - first_token)
         self._tally.add("load_seconds", self._clock() - begin)
         self._tally.add("loaded_tokens", loaded_tokens)

@@ -48,7 +48,7 @@ def test_wrong_value_is_refused_in_a_sentence(changes: dict[str, object], senten
 
 
 @pytest.mark.parametrize(
-    "kind", ["sliding_window", "mla_indexer", "mamba_align", "mamba", "cross_attention", "something new"]
+    "kind", ["chunked_local", "mla_indexer", "mamba_align", "mamba", "cross_attention", "something new"]
 )
 def test_group_that_cannot_be_rebuilt_from_chunks_is_refused_by_name(kind: str) -> None:
     with pytest.raises(LayoutError) as caught:
@@ -56,16 +56,34 @@ def test_group_that_cannot_be_rebuilt_from_chunks_is_refused_by_name(kind: str) 
 
     assert str(caught.value) == (
         f"kv layout: group 'g1' is of kind {kind!r}, whose state cannot be rebuilt from a prefix's chunks; "
-        "only full, mla are cached, so run this model without lmcache-core"
+        "only full, mla, sliding_window are cached, so run this model without lmcache-core"
     )
 
 
-def test_two_groups_are_refused() -> None:
+def hybrid(window_tokens: int = 6, layers: int = 1) -> KVLayout:
+    near = KVGroup(name="near", kind="sliding_window", num_layers=layers, window_tokens=window_tokens)
+    return layout(groups=(near, KVGroup(name="far", kind="full", num_layers=2 - layers)))
+
+
+def test_layers_of_a_sliding_window_take_as_much_as_others() -> None:
+    assert hybrid().bytes_per_token == layout().bytes_per_token
+
+
+def test_models_of_different_windows_never_share_a_chunk() -> None:
+    only = KVGroup(name="all", kind="sliding_window", num_layers=2, window_tokens=6)
+    found = {one.fingerprint for one in (layout(), hybrid(6), hybrid(7), layout(groups=(only,)))}
+
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize(("kind", "window_tokens"), [("sliding_window", 0), ("sliding_window", -1), ("full", 4)])
+def test_a_window_must_agree_with_its_groups_kind(kind: str, window_tokens: int) -> None:
     with pytest.raises(LayoutError) as caught:
-        layout(groups=(KVGroup(name="a", kind="full", num_layers=1), KVGroup(name="b", kind="full", num_layers=1)))
+        layout(groups=(KVGroup(name="a", kind=kind, num_layers=2, window_tokens=window_tokens),))
 
     assert str(caught.value) == (
-        "kv layout: 2 kv groups ('a', 'b'); hybrid models are not cached yet, run this model without lmcache-core"
+        f"kv layout: group 'a' is of kind {kind!r} with window_tokens={window_tokens}; "
+        "a sliding window has at least 1, any other kind 0"
     )
 
 
@@ -73,11 +91,12 @@ def test_one_full_group_of_all_layers_is_served() -> None:
     assert layout(groups=(KVGroup(name="a", kind="full", num_layers=2),)).bytes_per_token == 96
 
 
-def test_group_of_some_layers_is_refused() -> None:
+def test_groups_of_some_layers_are_refused() -> None:
+    near = KVGroup(name="near", kind="sliding_window", num_layers=2, window_tokens=6)
     with pytest.raises(LayoutError) as caught:
-        layout(groups=(KVGroup(name="a", kind="full", num_layers=1),))
+        layout(groups=(near, KVGroup(name="far", kind="full", num_layers=1)))
 
-    assert str(caught.value) == "kv layout: group 'a' has 1 layers of 2; every layer must be in the group"
+    assert str(caught.value) == ("kv layout: 3 of 2 layers are in a group ('near', 'far'); every layer must be in one")
 
 
 def test_group_kind_must_agree_with_mla() -> None:

@@ -54,6 +54,16 @@ def test_a_model_is_told_of_again_when_nobody_held_it_in_between(served: Served,
     assert len(served.registered) == 2
 
 
+def test_windows_are_those_of_the_groups(served: Served, talk: Talk) -> None:
+    talker = talk(served)
+    talker.hello()
+    groups = (("near", "sliding_window", 1), ("far", "full", 1))
+    talker.register(layout=layout(groups=groups), windows=(6, 0), group_kinds=("sliding_window", "full"))
+
+    ((_, told, _),) = served.registered
+    assert [group.window_tokens for group in told.groups] == [6, 0]
+
+
 def test_registering_twice_is_registering_once(served: Served, talk: Talk) -> None:
     talker = talk(served).enter()
     again = talker.register()
@@ -69,21 +79,25 @@ def test_registering_twice_is_registering_once(served: Served, talk: Talk) -> No
             {"layout": layout(groups=(("kv", "mamba", 2),))},
             (
                 "kv layout: group 'kv' is of kind 'mamba', whose state cannot be rebuilt from a prefix's chunks; "
-                "only full, mla are cached, so run this model without lmcache-core"
+                "only full, mla, sliding_window are cached, so run this model without lmcache-core"
             ),
         ),
         (
             {"group_kinds": ("full", "mamba")},
             (
                 "kv layout: group 1 is of kind 'mamba', whose state cannot be rebuilt from a prefix's chunks; "
-                "only full, mla are cached, so run this model without lmcache-core"
+                "only full, mla, sliding_window are cached, so run this model without lmcache-core"
             ),
         ),
         (
             {"windows": (0, 512)},
+            "kv layout: 2 windows are told of 0 groups; tell one of each group",
+        ),
+        (
+            {"windows": (0,), "layout": layout(groups=(("near", "sliding_window", 2),))},
             (
-                "kv layout: group 1 attends to the last 512 tokens only; such models are not cached, "
-                "run this model without lmcache-core"
+                "kv layout: group 'near' is of kind 'sliding_window' with window_tokens=0; "
+                "a sliding window has at least 1, any other kind 0"
             ),
         ),
         (

@@ -62,11 +62,13 @@ class Scheduler:
 
     def __init__(self, found: int | None = 0, **options: Any) -> None:
         self.answers, self.tally, self.clock = Answers(found), Tally(), Clock()
+        windows = options.pop("windows", (0,))
         self.side = SchedulerSide(
             self.answers,
             block_tokens=BLOCK_TOKENS,
             options=ConnectorOptions(**options),
             tally=self.tally,
+            windows=windows,
             clock=self.clock,
         )
 
@@ -78,8 +80,11 @@ def request(tokens: int = 20, **view: Any) -> RequestView:
     return RequestView(**{"request_id": "r", "tokens": list(range(tokens)), "prompt_tokens": tokens, **view})
 
 
-def step(tokens: int, *, computed: int = 0, blocks: Any = (), replaces: bool = False) -> list[Scheduled]:
-    return [Scheduled("r", computed, tokens, blocks, replaces)]
+def step(
+    tokens: int, *, computed: int = 0, blocks: Any = (), replaces: bool = False, groups: int = 1
+) -> list[Scheduled]:
+    """One request's step; it gets the same blocks in each group."""
+    return [Scheduled("r", computed, tokens, (blocks,) * groups if blocks else (), replaces)]
 
 
 class Memory:
@@ -90,10 +95,14 @@ class Memory:
         self.stored: list[tuple[list[int], Any, str, str, str]] = []
         self.asked: list[tuple[list[int], Any, str, str, str, int]] = []
         self.released: list[tuple[str, str, str]] = []
+        self.skipped: list[int] = []
 
-    def store(self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "") -> int:
+    def store(
+        self, tokens: Any, kv: Any, *, salt: str = "", variant: str = "", request_id: str = "", skip_tokens: int = 0
+    ) -> int:
         self.stored.append((list(tokens), kv, salt, variant, request_id))
-        return len(tokens)
+        self.skipped.append(skip_tokens)
+        return len(tokens) - skip_tokens
 
     def retrieve(
         self, tokens: Any, out: Any, *, salt: str = "", variant: str = "", request_id: str = "", skip_tokens: int = 0

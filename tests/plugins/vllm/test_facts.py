@@ -26,8 +26,9 @@ class MLAAttentionSpec(FullAttentionSpec):
     pass
 
 
+@dataclass
 class SlidingWindowSpec(FullAttentionSpec):
-    pass
+    sliding_window: int = 80
 
 
 class MambaSpec(FullAttentionSpec):
@@ -136,12 +137,15 @@ def test_layers_of_one_kind_are_served_together() -> None:
 @pytest.mark.parametrize(
     ("spec", "kind"),
     [
-        (SlidingWindowSpec(), "sliding_window"),
         (MambaSpec(), "mamba"),
         (SomeNewSpec(), "some_new"),
         (UniformTypeKVCacheSpecs({"a": FullAttentionSpec(), "b": MambaSpec()}), "full and mamba"),
         (
             UniformTypeKVCacheSpecs({"a": FullAttentionSpec(), "b": FullAttentionSpec(head_size=32)}),
+            "layers of several shapes",
+        ),
+        (
+            UniformTypeKVCacheSpecs({"a": SlidingWindowSpec(), "b": SlidingWindowSpec(sliding_window=96)}),
             "layers of several shapes",
         ),
     ],
@@ -150,8 +154,42 @@ def test_any_other_kind_is_refused_by_name(spec: Any, kind: str) -> None:
     assert refusal(spec).startswith(f"kv layout: group '0 (a, ...)' is of kind {kind!r}, whose state cannot be rebuilt")
 
 
-def test_a_hybrid_model_is_refused_by_its_groups() -> None:
+def test_a_hybrid_model_with_a_state_is_refused_by_its_group() -> None:
     assert refusal(FullAttentionSpec(), MambaSpec()).startswith("kv layout: group '1 (c, ...)' is of kind 'mamba'")
+
+
+def test_windowed_layers_are_served() -> None:
+    facts = facts_of(SlidingWindowSpec())
+    assert (facts.windows, facts.layout.num_layers) == ((80,), 2)
+
+
+def test_a_hybrid_model_is_served_with_all_its_layers() -> None:
+    facts = facts_of(SlidingWindowSpec(), FullAttentionSpec(), kv_caches=tensors("a", "b", "c"))
+    assert (facts.layer_names, facts.windows) == (("a", "b", "c"), (80, 0))
+    assert [group.num_layers for group in facts.layout.groups] == [2, 1]
+
+
+def test_layers_that_are_grouped_otherwise_are_another_format() -> None:
+    def format_of(*names: list[str]) -> str:
+        specs = (SlidingWindowSpec(), FullAttentionSpec())
+        made = [SimpleNamespace(layer_names=some, kv_cache_spec=spec) for some, spec in zip(names, specs, strict=True)]
+        config = SimpleNamespace(num_blocks=BLOCKS, kv_cache_groups=made)
+        layers = ("l.2", "l.9", "l.10", "l.11")
+        facts = cache_facts(vllm_config(), config, tensors(*layers), "cpu")
+        found: str = facts.layout.format
+        return found
+
+    one = format_of(["l.2", "l.10"], ["l.9", "l.11"])
+    assert "/groups-" in one
+    assert one == format_of(["l.10", "l.2"], ["l.11", "l.9"])
+    assert one != format_of(["l.2", "l.9"], ["l.10", "l.11"])
+
+
+def test_a_hybrid_model_of_several_shapes_is_refused() -> None:
+    assert refusal(SlidingWindowSpec(head_size=32), FullAttentionSpec()) == (
+        "vllm: num_kv_heads, head_size, dtype, block_size of the layers are (3, 32, torch.float32, 32) and "
+        "(3, 64, torch.float32, 32); a chunk holds layers of one shape only"
+    )
 
 
 def test_a_model_without_kv_is_refused() -> None:

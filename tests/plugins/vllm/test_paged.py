@@ -37,9 +37,9 @@ def test_what_is_gathered_from_some_blocks_is_scattered_to_others(source: list[i
     caches, others = random_caches(1), random_caches(2)
     reading, writing = adapter_of(caches), adapter_of(others)
     payloads = [payload_of(reading), payload_of(reading)]
-    reading.gather(PagedKV(source), [0, CHUNK_TOKENS], payloads)
+    reading.gather(PagedKV([source]), [0, CHUNK_TOKENS], payloads)
     for place, payload in enumerate(payloads):
-        writing.scatter(payload, PagedKV(target), place * CHUNK_TOKENS)
+        writing.scatter(payload, PagedKV([target]), place * CHUNK_TOKENS)
     for cache, other in zip(caches, others, strict=True):
         assert torch.equal(cache[source], other[target])
 
@@ -48,7 +48,7 @@ def test_a_payload_is_layers_of_blocks() -> None:
     caches = random_caches()
     adapter = adapter_of(caches)
     payload = payload_of(adapter)
-    adapter.gather(PagedKV([4, 9, 2, 3]), [0], [payload])
+    adapter.gather(PagedKV([[4, 9, 2, 3]]), [0], [payload])
     found = torch.frombuffer(payload, dtype=torch.float32).view(LAYERS, 4, 2, BLOCK_TOKENS, 16)
     assert torch.equal(found[1, 1], caches[1][9])
 
@@ -68,33 +68,33 @@ def untouched(caches: list[torch.Tensor], block: int) -> bool:
 
 def test_blocks_before_the_first_are_not_written(filled: Any) -> None:
     caches, adapter, payload = filled
-    adapter.scatter(payload, PagedKV([3, 4, 5, 6], first_block=2), 0)
+    adapter.scatter(payload, PagedKV([[3, 4, 5, 6]], first_block=2), 0)
     assert [untouched(caches, block) for block in (3, 4, 5, 6)] == [True, True, False, False]
 
 
 def test_a_chunk_is_written_as_far_as_the_blocks_reach(filled: Any) -> None:
     caches, adapter, payload = filled
-    adapter.scatter(payload, PagedKV([3, 4, 5]), 0)
+    adapter.scatter(payload, PagedKV([[3, 4, 5]]), 0)
     assert [untouched(caches, block) for block in (3, 4, 5, 6)] == [False, False, False, True]
 
 
 def test_a_chunk_that_is_all_computed_is_not_written(filled: Any) -> None:
     caches, adapter, payload = filled
-    adapter.scatter(payload, PagedKV([3, 4, 5, 6, 7], first_block=4), 0)
+    adapter.scatter(payload, PagedKV([[3, 4, 5, 6, 7]], first_block=4), 0)
     assert all(untouched(caches, block) for block in range(BLOCKS))
 
 
 def test_a_chunk_without_all_its_blocks_is_not_gathered() -> None:
     adapter = adapter_of(random_caches())
     with pytest.raises(LayoutError) as caught:
-        adapter.gather(PagedKV([1, 2, 3, 4, 5]), [CHUNK_TOKENS], [payload_of(adapter)])
+        adapter.gather(PagedKV([[1, 2, 3, 4, 5]]), [CHUNK_TOKENS], [payload_of(adapter)])
     assert str(caught.value) == "the chunk from token 128 on takes 4 blocks, the request has 1 there"
 
 
 @pytest.mark.parametrize("ids", [[-1, 3], [3, BLOCKS]])
 def test_blocks_that_do_not_exist_are_refused(ids: list[int]) -> None:
     with pytest.raises(LayoutError) as caught:
-        adapter_of(random_caches()).check(PagedKV(ids), 64)
+        adapter_of(random_caches()).check(PagedKV([ids]), 64)
     assert str(caught.value) == f"block ids must be of 0 to 19, got {min(ids)} to {max(ids)}"
 
 
@@ -122,7 +122,7 @@ def test_a_chunk_that_is_not_full_needs_no_more_blocks_than_its_tokens() -> None
     adapter = adapter_of(caches)
     payload = payload_of(adapter)
 
-    adapter.gather(PagedKV([4, 9], tokens=BLOCK_TOKENS + 1), [0], [payload])
+    adapter.gather(PagedKV([[4, 9]], tokens=BLOCK_TOKENS + 1), [0], [payload])
 
     found = torch.frombuffer(payload, dtype=torch.float32).view(LAYERS, CHUNK_BLOCKS, 2, BLOCK_TOKENS, 16)
     assert torch.equal(found[2], caches[2][[4, 9, 9, 9]])
@@ -130,13 +130,13 @@ def test_a_chunk_that_is_not_full_needs_no_more_blocks_than_its_tokens() -> None
 
 def test_a_chunk_that_is_not_full_needs_every_block_of_its_tokens() -> None:
     with pytest.raises(LayoutError) as caught:
-        adapter_of(random_caches()).gather(PagedKV([4], tokens=BLOCK_TOKENS + 1), [0], [memoryview(b"")])
+        adapter_of(random_caches()).gather(PagedKV([[4]], tokens=BLOCK_TOKENS + 1), [0], [memoryview(b"")])
 
     assert str(caught.value) == "the chunk from token 0 on takes 2 blocks, the request has 1 there"
 
 
 def test_a_full_chunk_needs_all_its_blocks_whatever_follows() -> None:
     with pytest.raises(LayoutError) as caught:
-        adapter_of(random_caches()).gather(PagedKV([4, 5, 6], tokens=CHUNK_TOKENS + 1), [0], [memoryview(b"")])
+        adapter_of(random_caches()).gather(PagedKV([[4, 5, 6]], tokens=CHUNK_TOKENS + 1), [0], [memoryview(b"")])
 
     assert str(caught.value) == "the chunk from token 0 on takes 4 blocks, the request has 3 there"

@@ -7,6 +7,7 @@ import pytest
 from tests.plugins.vllm.conftest import Scheduler, request, step
 
 from lmcache_core import Cleared
+from lmcache_plugins.vllm.records import Scheduled
 
 
 def test_what_is_found_is_matched() -> None:
@@ -37,9 +38,9 @@ def test_a_load_of_a_whole_prompt_has_all_its_tokens_and_blocks() -> None:
     scheduler = Scheduler(found=18)
     scheduler.answers.save_unfull_chunk = True
     scheduler.match(18, computed=8)
-    scheduler.side.allocated("r", [5, 6, 7, 8, 9, 10], 10)
+    scheduler.side.allocated("r", [[5, 6, 7, 8, 9, 10]], 10)
     (order,) = scheduler.side.take_loads()
-    assert (order.tokens.tolist(), order.block_ids, order.first_block) == (list(range(18)), (5, 6, 7, 8, 9), 2)
+    assert (order.tokens.tolist(), order.block_ids, order.first_block) == (list(range(18)), ((5, 6, 7, 8, 9),), 2)
 
 
 def test_what_vllm_has_computed_is_not_matched_again() -> None:
@@ -139,24 +140,24 @@ def test_a_refused_request_is_counted_once_and_told_once_a_reason(caplog: Any) -
 def test_a_load_names_whole_chunks_and_the_blocks_to_fill() -> None:
     scheduler = Scheduler(found=16)
     scheduler.match(16, computed=4, salt="s", variant="v")
-    scheduler.side.allocated("r", [9, 8, 7, 6], 8)
+    scheduler.side.allocated("r", [[9, 8, 7, 6]], 8)
     (order,) = scheduler.side.take_loads()
-    assert (list(order.tokens), order.block_ids, order.first_block) == (list(range(16)), (9, 8, 7), 1)
+    assert (list(order.tokens), order.block_ids, order.first_block) == (list(range(16)), ((9, 8, 7),), 1)
     assert (order.request_id, order.salt, order.variant) == ("r", "s", "v")
 
 
 def test_a_load_is_ordered_once() -> None:
     scheduler = Scheduler(found=16)
     scheduler.match(20)
-    scheduler.side.allocated("r", [9, 8, 7, 6, 5], 16)
-    scheduler.side.allocated("r", [9, 8, 7, 6, 5], 0)  # vLLM's second call, when the load is over
+    scheduler.side.allocated("r", [[9, 8, 7, 6, 5]], 16)
+    scheduler.side.allocated("r", [[9, 8, 7, 6, 5]], 0)  # vLLM's second call, when the load is over
     assert [len(scheduler.side.take_loads()) for _ in range(2)] == [1, 0]
 
 
 def test_what_a_load_needs_is_not_given_up() -> None:
     scheduler = Scheduler(found=16)
     scheduler.match(20)
-    scheduler.side.allocated("r", [9, 8, 7, 6, 5], 16)
+    scheduler.side.allocated("r", [[9, 8, 7, 6, 5]], 16)
     scheduler.side.finished("r")
     assert not scheduler.answers.pending[0].cancelled
 
@@ -164,7 +165,7 @@ def test_what_a_load_needs_is_not_given_up() -> None:
 def test_tokens_that_vllm_does_not_take_are_given_up() -> None:
     scheduler = Scheduler(found=16)
     scheduler.match(20)
-    scheduler.side.allocated("r", [9, 8, 7, 6, 5], 0)
+    scheduler.side.allocated("r", [[9, 8, 7, 6, 5]], 0)
     assert scheduler.answers.pending[0].cancelled
     assert scheduler.side.take_loads() == ()
 
@@ -186,7 +187,7 @@ def test_requests_that_vllm_has_forgotten_are_forgotten() -> None:
 def test_a_request_is_loaded_once_an_admission() -> None:
     scheduler = Scheduler(found=16)
     scheduler.match(20)
-    scheduler.side.allocated("r", range(5), 16)
+    scheduler.side.allocated("r", [range(5)], 16)
     assert scheduler.match(20) == (0, False)  # the load failed from the first block on
     assert len(scheduler.answers.asked) == 1
 
@@ -194,24 +195,24 @@ def test_a_request_is_loaded_once_an_admission() -> None:
 def test_a_preempted_request_is_looked_up_and_loaded_again() -> None:
     scheduler = Scheduler(found=16)
     scheduler.match(20)
-    scheduler.side.allocated("r", range(5), 16)
+    scheduler.side.allocated("r", [range(5)], 16)
     assert scheduler.match(24, preemptions=1) == (16, True)
     assert len(scheduler.answers.asked[1][0]) == 24
 
 
 def test_blocks_of_a_request_that_nobody_knows_are_reported_as_empty() -> None:
     scheduler = Scheduler()
-    assert not scheduler.side.allocated("stranger", [3, 4], 8)
-    scheduler.side.doom("stranger", [3, 4])
+    assert not scheduler.side.allocated("stranger", [[3, 4]], 8)
+    scheduler.side.doom("stranger", [[3, 4]])
     (order,) = scheduler.side.take_loads()
-    assert (order.request_id, list(order.tokens), order.block_ids, order.first_block) == ("stranger", [], (3, 4), 0)
+    assert (order.request_id, list(order.tokens), order.block_ids, order.first_block) == ("stranger", [], ([3, 4],), 0)
 
 
 def test_hits_are_counted_when_they_are_taken() -> None:
     scheduler = Scheduler(found=16)
     scheduler.match(20)
     assert scheduler.tally.take() == {"requested_tokens": 20}
-    scheduler.side.allocated("r", range(5), 16)
+    scheduler.side.allocated("r", [range(5)], 16)
     assert scheduler.tally.take() == {"hit_tokens": 16}
 
 
@@ -225,8 +226,8 @@ def test_chunks_are_kept_as_chunked_prefill_fills_them() -> None:
     second = scheduler.side.saves(step(7, computed=7, blocks=[7, 9]))
     third = scheduler.side.saves(step(6, computed=14, blocks=[2]))
     assert first == ()
-    assert [(list(order.tokens), order.block_ids) for order in second] == [(list(range(8)), (5, 6))]
-    assert [(list(order.tokens), order.block_ids) for order in third] == [(list(range(16)), (5, 6, 7, 9))]
+    assert [(list(order.tokens), order.block_ids) for order in second] == [(list(range(8)), ((5, 6),))]
+    assert [(list(order.tokens), order.block_ids) for order in third] == [(list(range(16)), ((5, 6, 7, 9),))]
 
 
 def test_a_save_carries_salt_and_variant() -> None:
@@ -239,7 +240,7 @@ def test_a_save_carries_salt_and_variant() -> None:
 def test_salts_are_never_shown() -> None:
     scheduler = Scheduler(found=16)
     scheduler.match(20, salt="secret")
-    scheduler.side.allocated("r", range(5), 16)
+    scheduler.side.allocated("r", [range(5)], 16)
     orders = [*scheduler.side.take_loads(), *scheduler.side.saves(step(20, blocks=range(5), replaces=True))]
     assert len(orders) == 2
     assert "secret" not in repr([*orders, request(salt="secret")])
@@ -261,7 +262,7 @@ def test_generated_tokens_are_kept_where_that_is_wanted() -> None:
     scheduler.side.saves(step(7, blocks=[1, 2], replaces=True))
     view.tokens.append(7)  # type: ignore[attr-defined]
     (order,) = scheduler.side.saves(step(1, computed=7))
-    assert (list(order.tokens), order.block_ids) == (list(range(8)), (1, 2))
+    assert (list(order.tokens), order.block_ids) == (list(range(8)), ((1, 2),))
 
 
 def test_tokens_that_are_scheduled_but_not_known_yet_are_not_kept() -> None:
@@ -276,7 +277,7 @@ def test_what_was_planned_before_a_preemption_is_planned_again() -> None:
     assert len(scheduler.side.saves(step(16, blocks=[1, 2, 3, 4], replaces=True))) == 1
     assert scheduler.side.saves(step(4, computed=16, blocks=[5])) == ()
     (order,) = scheduler.side.saves(step(20, computed=0, blocks=[9, 8, 7, 6, 5], replaces=True))
-    assert order.block_ids == (9, 8, 7, 6)
+    assert order.block_ids == ((9, 8, 7, 6),)
 
 
 def test_a_producer_of_nothing_keeps_nothing() -> None:
@@ -307,7 +308,7 @@ def test_the_rest_of_a_prompt_is_kept_with_the_step_that_ends_it() -> None:
     scheduler.match(18)
     assert [len(order.tokens) for order in scheduler.side.saves(step(12, blocks=(1, 2, 3)))] == [8]
     (order,) = scheduler.side.saves(step(6, computed=12, blocks=(4, 5, 6)))
-    assert (order.tokens.tolist(), order.block_ids) == (list(range(18)), (1, 2, 3, 4, 5))
+    assert (order.tokens.tolist(), order.block_ids) == (list(range(18)), ((1, 2, 3, 4, 5),))
 
 
 def test_the_rest_of_a_prompt_is_kept_once() -> None:
@@ -341,3 +342,54 @@ def test_a_rest_of_one_token_is_not_kept() -> None:
     scheduler.answers.save_unfull_chunk = True
     scheduler.match(17)
     assert [len(order.tokens) for order in scheduler.side.saves(step(17, blocks=(1, 2, 3, 4, 5)))] == [16]
+
+
+# -- windowed layers ---------------------------------------------------------
+
+
+def test_of_a_windowed_model_the_last_token_is_not_loaded() -> None:
+    scheduler = Scheduler(found=16, windows=(0, 6))
+    assert scheduler.match(16) == (15, True)
+    scheduler.side.allocated("r", [[9, 8, 7, 6], [0, 0, 5, 4]], 15)
+    (order,) = scheduler.side.take_loads()
+    assert (len(order.tokens), order.block_ids, order.blocks) == (16, ((9, 8, 7, 6), (0, 0, 5, 4)), 4)
+
+
+def test_a_rest_of_a_windowed_model_is_loaded_but_for_its_last_token() -> None:
+    scheduler = Scheduler(found=18, windows=(0, 6))
+    scheduler.answers.save_unfull_chunk = True
+    assert scheduler.match(18) == (17, True)
+
+
+def test_blocks_of_each_group_are_kept_apart() -> None:
+    scheduler = Scheduler(windows=(0, 100))
+    scheduler.match(20)
+    scheduler.side.saves([Scheduled("r", 0, 7, ([5, 6], [15, 16]), replaces=True)])
+    (order,) = scheduler.side.saves([Scheduled("r", 7, 7, ([7, 9], [17, 19]), replaces=False)])
+    assert (order.block_ids, order.first_block) == (((5, 6), (15, 16)), 0)
+
+
+@pytest.mark.parametrize(("window", "first_block"), [(6, 2), (9, 2), (10, 1), (13, 1), (14, 0)])
+def test_a_save_skips_what_is_before_the_window_of_its_step(window: int, first_block: int) -> None:
+    """In blocks of 4, with 16 tokens computed: the next token sees those from `17 - window` on."""
+    scheduler = Scheduler(windows=(0, window))
+    scheduler.match(24)
+    scheduler.side.saves(step(16, blocks=range(1, 5), replaces=True, groups=2))
+    (order,) = scheduler.side.saves(step(8, computed=16, blocks=range(5, 7), groups=2))
+    assert order.first_block == first_block
+
+
+def test_a_chunk_that_a_window_has_left_in_part_is_counted_and_not_kept() -> None:
+    scheduler = Scheduler(windows=(0, 3))
+    scheduler.match(24)
+    assert len(scheduler.side.saves(step(14, blocks=range(1, 5), replaces=True, groups=2))) == 1
+    scheduler.tally.take()
+    assert scheduler.side.saves(step(4, computed=14, blocks=[5], groups=2)) == ()
+    assert scheduler.tally.take() == {"unkept_tokens": 8}
+
+
+def test_what_was_loaded_is_not_counted_as_not_kept() -> None:
+    scheduler = Scheduler(windows=(0, 3))
+    scheduler.match(24)
+    (order,) = scheduler.side.saves(step(8, computed=16, blocks=range(1, 7), replaces=True, groups=2))
+    assert (order.first_block, "unkept_tokens" in scheduler.tally.take()) == (3, False)

@@ -66,11 +66,11 @@ def test_more_chunks_than_buffers_go_there_and_back(apart: bool) -> None:
     reading, writing = adapter_of(caches, copies), adapter_of(others, copies)
     source, target = list(range(20)), list(range(19, -1, -1))
     payloads = payloads_of(reading, 5)
-    reading.gather(PagedKV(source), [place * CHUNK_TOKENS for place in range(5)], payloads)
+    reading.gather(PagedKV([source]), [place * CHUNK_TOKENS for place in range(5)], payloads)
     for place, payload in enumerate(payloads):
-        writing.scatter(payload, PagedKV(target), place * CHUNK_TOKENS)
+        writing.scatter(payload, PagedKV([target]), place * CHUNK_TOKENS)
         payload[:] = bytes(len(payload))  # its block may be another chunk's as soon as scatter returns
-    writing.finish(PagedKV(target))
+    writing.finish(PagedKV([target]))
     assert copies.done == len(copies.work)
     for cache, other in zip(caches, others, strict=True):
         assert torch.equal(cache[source], other[target])
@@ -79,8 +79,8 @@ def test_more_chunks_than_buffers_go_there_and_back(apart: bool) -> None:
 def test_blocks_before_the_first_and_behind_the_last_are_not_written() -> None:
     caches, copies = caches_of(5, apart=False), LateQueue()
     adapter = adapter_of(caches, copies)
-    adapter.scatter(payloads_of(adapter, 1)[0], PagedKV([3, 4, 5], first_block=1), 0)
-    adapter.finish(PagedKV([3, 4, 5]))
+    adapter.scatter(payloads_of(adapter, 1)[0], PagedKV([[3, 4, 5]], first_block=1), 0)
+    adapter.finish(PagedKV([[3, 4, 5]]))
     fresh = caches_of(5, apart=False)
     same = [
         all(torch.equal(one[at], other[at]) for one, other in zip(caches, fresh, strict=True)) for at in (3, 4, 5, 6)
@@ -92,8 +92,8 @@ def test_both_ways_follow_the_stream_that_computes() -> None:
     copies = LateQueue()
     adapter = adapter_of(caches_of(5, apart=False), copies)
     payload = payloads_of(adapter, 1)[0]
-    adapter.gather(PagedKV([1, 2, 3, 4]), [0], [payload])
-    adapter.scatter(payload, PagedKV([1, 2, 3, 4]), 0)
+    adapter.gather(PagedKV([[1, 2, 3, 4]]), [0], [payload])
+    adapter.scatter(payload, PagedKV([[1, 2, 3, 4]]), 0)
     assert copies.followed == 2
 
 
@@ -102,8 +102,8 @@ def test_a_write_on_its_way_is_complete_before_its_buffer_is_read_into() -> None
     caches, fresh = caches_of(5, apart=False), caches_of(5, apart=False)
     adapter = adapter_of(caches, copies)
     first, second = payloads_of(adapter, 2)
-    adapter.scatter(first, PagedKV([1, 2, 3, 4]), 0)
-    adapter.gather(PagedKV([5, 6, 7, 8]), [0], [second])
-    adapter.finish(PagedKV([]))
+    adapter.scatter(first, PagedKV([[1, 2, 3, 4]]), 0)
+    adapter.gather(PagedKV([[5, 6, 7, 8]]), [0], [second])
+    adapter.finish(PagedKV([[]]))
     assert all(not cache[[1, 2, 3, 4]].any() for cache in caches)
     assert all(torch.equal(one[5:9], other[5:9]) for one, other in zip(caches, fresh, strict=True))

@@ -56,7 +56,7 @@ def test_a_request_may_want_every_token_computed() -> None:
 
 
 def test_blocks_are_those_of_the_only_group() -> None:
-    assert block_ids_of(SimpleNamespace(get_block_ids=lambda: ([4, 5],))) == [4, 5]
+    assert block_ids_of(SimpleNamespace(get_block_ids=lambda: ([4, 5],))) == ([4, 5],)
 
 
 def test_a_step_is_new_and_known_requests() -> None:
@@ -71,7 +71,7 @@ def test_a_step_is_new_and_known_requests() -> None:
         ),
     )
     assert scheduled_of(output) == [
-        Scheduled("new", 4, 7, [1, 2], replaces=True),
+        Scheduled("new", 4, 7, ([1, 2],), replaces=True),
         Scheduled("known", 9, 1, (), replaces=False),
-        Scheduled("back", 0, 3, [3], replaces=True),
+        Scheduled("back", 0, 3, ([3],), replaces=True),
     ]
