@@ -68,7 +68,7 @@ def _lines(report: Mapping[str, Any], page: str) -> list[str]:
     rows = [_row(check) for check in report["checks"] if isinstance(check, dict)]
     if rows:
         lines += ["", *_table([_HEADER, *rows])]
-    for title, key in (("bypassed", "bypassed"), ("did not load", "plugins_failed")):
+    for title, key in (("bypassed", "bypassed"), ("failed plugin", "plugins_failed")):
         found = report.get(key)
         if isinstance(found, dict) and found:
             lines += ["", *(f"{title}: {clean(name)}: {_said(what)}" for name, what in sorted(found.items()))]

@@ -65,7 +65,7 @@ def head(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     if health.get("reason"):
         yield _indented(clean(health.get("reason")), style)
     for name, reason in table_of(document, "plugins_failed").items():
-        yield _indented(f"plugin {clean(name)} did not load: {clean(reason)}", "yellow")
+        yield _indented(f"plugin {clean(name)} failed: {clean(reason)}", "yellow")
 
 
 def facts(document: Mapping[str, Any]) -> Table:

@@ -165,7 +165,7 @@ class HealthReport:
         since_s: For how long the system has been in this state.
         checks: All checks, by name.
         bypassed: Backend name to the owners that hold it out.
-        plugins_failed: Plugin name to why it did not load.
+        plugins_failed: Plugin name to why it did not load, or what it could not make.
         backends: The stores behind tier 0, in order.
     """
 

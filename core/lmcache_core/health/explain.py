@@ -129,11 +129,11 @@ def _explain_system(report: HealthReport) -> Explanation:
     plugins = [
         Ground(
             subject=f"plugin {name!r}",
-            state="not loaded",
+            state="failed",
             since_s=None,
             evidence=(why,),
-            rule="a plugin that does not load costs what it brings, and nothing else",
-            steps=(Step(what="loads at the next start, once that is mended"),),
+            rule="what a plugin could not load or make is left out, and nothing else",
+            steps=(Step(what="is tried again at the next start"),),
         )
         for name, why in sorted(report.plugins_failed.items())
     ]

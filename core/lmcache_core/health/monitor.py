@@ -67,7 +67,7 @@ class HealthMonitor(PeriodicThread):
         on_change: Told, on this thread, when the system, a check, or what a backend gets changed; must not block.
         registry: Of periodic threads.
         init_failed_reason: Not empty: the cache never serves, and `start` starts nothing.
-        plugins_failed: Plugins that did not load, with reasons.
+        plugins_failed: Plugins that did not load, or could not make something, with reasons.
         bypassed: Gives the bypassed backends with their owners.
         backends: Describes the stores behind tier 0; must not block.
         tables: What the configuration says of single checks.

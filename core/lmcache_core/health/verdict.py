@@ -34,7 +34,7 @@ def judge_checks(
         checks: Their verdicts.
         blocking: Names of the checks that keep the cache from serving.
         bypassed: Backends left out, with owners.
-        plugins_failed: Plugins that did not load, with reasons.
+        plugins_failed: Plugins that did not load, or could not make something, with reasons.
         reservations: What else is amiss while it serves.
     """
     by_name = {check.name: check for check in checks}
@@ -46,7 +46,7 @@ def judge_checks(
     amiss += [
         f"backend {name!r} is bypassed by {', '.join(owners)}" for name, owners in sorted(bypassed.items()) if owners
     ]
-    amiss += [f"plugin {name!r} did not load: {why}" for name, why in sorted(plugins_failed.items())]
+    amiss += [f"plugin {name!r} failed: {why}" for name, why in sorted(plugins_failed.items())]
     amiss += reservations
     if amiss:
         return Verdict(healthy=True, state=HealthState.DEGRADED, reason="; ".join(amiss))

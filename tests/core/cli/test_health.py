@@ -99,7 +99,7 @@ def test_bypasses_and_lost_plugins_are_listed(serve: Serve, capsys: pytest.Captu
     lines = capsys.readouterr().out.splitlines()
 
     assert code == 0
-    assert lines[-3:] == ["bypassed: RemoteBackend: operator:alice", "", "did not load: theirs: no module"]
+    assert lines[-3:] == ["bypassed: RemoteBackend: operator:alice", "", "failed plugin: theirs: no module"]
 
 
 def test_the_scheme_may_be_left_out(serve: Serve) -> None:

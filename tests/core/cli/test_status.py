@@ -64,7 +64,7 @@ def test_what_is_amiss_stands_above() -> None:
     assert drawn(document).splitlines()[:3] == [
         "◐ DEGRADED for 3.0 s   lmcache-core 0.1.0, pid 4711, up 2 h",
         "  check 'x' fails: no",
-        "  plugin acme did not load: acme 1.0: ImportError: no",
+        "  plugin acme failed: acme 1.0: ImportError: no",
     ]
 
 

@@ -64,7 +64,7 @@ def test_a_bypass_names_its_owners() -> None:
 
 def test_a_plugin_that_did_not_load_is_a_reservation() -> None:
     assert judge(plugins_failed={"theirs": "no module named x"}) == Verdict(
-        healthy=True, state=HealthState.DEGRADED, reason="plugin 'theirs' did not load: no module named x"
+        healthy=True, state=HealthState.DEGRADED, reason="plugin 'theirs' failed: no module named x"
     )
 
 
