@@ -56,7 +56,7 @@ test:
 	[ -z "$$failed" ] || { echo "==> test: failed:$$failed"; exit 1; }
 	@echo "==> test: all of it has passed"
 
-# Together with test-timing each test once, except the two that `make soak` runs.
+# Together with test-timing each test once, except the three that `make soak` runs.
 test-core: $(TEST_READY)
 	@echo "==> test-core: pytest, what bounds no time, $(WORKERS) at a time"
 	@$(PY) -m pytest -m 'not soak and not timing' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10
@@ -83,7 +83,7 @@ lint: $(TEST_READY)
 	@$(VENV)/bin/lint-imports
 
 soak: $(TEST_READY)
-	@echo "==> soak: mixed traffic with deaths and freezes, about 14 minutes"
+	@echo "==> soak: mixed traffic with deaths and freezes, about 18 minutes"
 	@$(PY) -m pytest -m soak tests/system/test_soak.py
 
 bench: $(TEST_READY)

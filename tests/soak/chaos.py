@@ -79,7 +79,7 @@ class Chaos:
         number, pid = self._staff.choose(self._rng)
         if pid:
             self.counts["kills"] += 1
-            _send(pid, signal.SIGKILL)
+            self._staff.kill(pid)
             self._staff.hire(number)
 
     def _stop_a_worker(self) -> None:

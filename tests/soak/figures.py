@@ -17,14 +17,15 @@ class Sample:
     Attributes:
         at_s: Since the start of the run.
         rss_bytes: All pages that are there, the shared arena's too.
-        private_bytes: Those of its own.
+        anonymous_bytes: Those that its allocators and stacks have. The arena is none of it; it would count as
+            private while no worker maps it.
         threads: Names of its threads, with how many of each.
         files: Open file descriptors.
     """
 
     at_s: float
     rss_bytes: int
-    private_bytes: int
+    anonymous_bytes: int
     threads: Counter[str]
     files: int
 
@@ -39,7 +40,7 @@ def sample(pid: int, at_s: float) -> Sample:
     return Sample(
         at_s=at_s,
         rss_bytes=table["Rss"],
-        private_bytes=table["Private_Clean"] + table["Private_Dirty"],
+        anonymous_bytes=table["Anonymous"],
         threads=_threads(process),
         files=len(os.listdir(process / "fd")),  # noqa: PTH208 - names are enough
     )

@@ -37,7 +37,7 @@ _SLACK_S = 3.0
 """What a machine with four times as many workers as cores may add to a call's own limit."""
 
 _MIB = 1 << 20
-_CONFIG = """
+CONFIG = """
 chunk_size = {chunk_tokens}
 max_local_cpu_size = 0.046875  # 48 MiB: a hundred and some chunks of the larger model, so much is evicted
 local_disk = "{folder}/disk"
@@ -93,7 +93,7 @@ class Report:
             f"requests  {dict(self.counts)}",
             f"longest   {calls}",
             f"resident  {_mib(first, 'rss_bytes')} -> {_mib(last, 'rss_bytes')} MiB",
-            f"private   {_mib(first, 'private_bytes')} -> {_mib(last, 'private_bytes')} MiB",
+            f"anonymous {_mib(first, 'anonymous_bytes')} -> {_mib(last, 'anonymous_bytes')} MiB",
             f"files     {_median(first, 'files'):.0f} -> {_median(last, 'files'):.0f}",
             f"server    {dict(self.status.get('counters', {}))}",
             *(f"WRONG     {problem}" for problem in self.problems),
@@ -115,7 +115,7 @@ def soak(plan: Plan) -> Report:
         folder = Path(name)
         options = ("--maxmemory", "96mb", "--maxmemory-policy", "allkeys-lru")
         with RedisServer(options=options) as redis:
-            config = _CONFIG.format(chunk_tokens=CHUNK_TOKENS, folder=folder, redis=redis.url)
+            config = CONFIG.format(chunk_tokens=CHUNK_TOKENS, folder=folder, redis=redis.url)
             with ServerProcess(config, folder) as server, Staff(folder, server.address, plan.seed) as staff:
                 chaos = Chaos(staff, redis, server, rng, restarts=plan.restarts)
                 _drive(report, staff, server, chaos)
@@ -155,7 +155,7 @@ def _tell(report: Report, staff: Staff, now_s: float) -> None:
     report.plan.tell(
         f"soak: {now_s:4.0f} s  {counts['requests']} requests, {counts['verified_chunks']} chunks verified, "
         f"{sum(count for code, count in staff.codes.items() if code < 0)} workers killed, "
-        f"resident {last.rss_bytes / _MIB:.1f} MiB, private {last.private_bytes / _MIB:.1f} MiB, {last.files} files"
+        f"resident {last.rss_bytes / _MIB:.1f} MiB, anonymous {last.anonymous_bytes / _MIB:.1f} MiB, {last.files} files"
     )
 
 
@@ -187,9 +187,7 @@ def _end(report: Report, staff: Staff, server: ServerProcess, stopped: set[int])
 
 def _judge_rest(report: Report, server: ServerProcess) -> None:
     """No session, lease, promise or waiting write; and an arena that is empty once it is cleared."""
-    until = time.monotonic() + _SETTLE_S
-    while (left := _left(status := server.status())) and time.monotonic() < until:
-        time.sleep(0.2)
+    status, left = settle(server)
     report.status = status
     if left:
         report.problems.append(f"left {_SETTLE_S:.0f} s after the last worker: {left}")
@@ -201,6 +199,14 @@ def _judge_rest(report: Report, server: ServerProcess) -> None:
         arena = server.status()["arena"]
     if arena["used_bytes"] or arena["chunks"]:
         report.problems.append(f"after a clear the arena still holds {arena}; {cleared}")
+
+
+def settle(server: ServerProcess) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Wait until nothing is left of workers that have ended; give the last status, and what is left all the same."""
+    until = time.monotonic() + _SETTLE_S
+    while (left := _left(status := server.status())) and time.monotonic() < until:
+        time.sleep(0.2)
+    return status, left
 
 
 def _left(status: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,7 +231,7 @@ def _judge_samples(report: Report) -> None:
     first, last = report.spans()
     if report.plan.restarts or not first:
         return
-    for name in ("rss_bytes", "private_bytes"):
+    for name in ("rss_bytes", "anonymous_bytes"):
         before, after = _median(first, name), _median(last, name)
         allowed = _median(first, "rss_bytes") * report.plan.most_growth
         if after - before > allowed:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 import zmq
+from tests.soak.ledger import EXACT, ask
 
 from lmcache_core.wire.codec import Encoder, answers
 from lmcache_core.wire.messages import Status, StatusReport
@@ -32,13 +33,15 @@ class ServerProcess:
     Args:
         config: TOML, without the address.
         folder: Where its log goes; None for a temporary one.
+        keeps_ledger: Whether it tells `allocated_bytes`, for which it is a little slower; it cannot be started again then.
     """
 
-    def __init__(self, config: str, folder: Path | None = None) -> None:
+    def __init__(self, config: str, folder: Path | None = None, *, keeps_ledger: bool = False) -> None:
         # Not pytest's folder: a unix socket's path may have 107 bytes only.
         self._own = Path(tempfile.mkdtemp(prefix="lmc-"))
         self.address = f"ipc://{self._own}/s.sock"
         self.log = (folder or self._own) / "server.log"
+        self._ledger = self._own / "ledger.sock" if keeps_ledger else None
         self._addresses = self._own / "addresses.json"
         self._file = self._own / "server.toml"
         self._file.write_text(f'server_address = "{self.address}"\n{config}')
@@ -73,7 +76,11 @@ class ServerProcess:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("LMCACHE_")}
         environ |= {"XDG_RUNTIME_DIR": str(self._own), "LMCACHE_TRACK_USAGE": "false"}
         self._addresses.unlink(missing_ok=True)
-        command = [sys.executable, "-c", _RUN, "serve", "--config", str(self._file)]
+        program = ["-c", _RUN]
+        if self._ledger is not None:
+            program = ["-m", "tests.soak.ledger", str(self._ledger)]
+            environ |= EXACT
+        command = [sys.executable, *program, "serve", "--config", str(self._file)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--address-file", str(self._addresses)], stdout=log, stderr=log, env=environ, cwd=self._own
@@ -113,6 +120,11 @@ class ServerProcess:
         assert isinstance(answer, StatusReport), answer
         document: Mapping[str, Any] = json.loads(answer.document)
         return document
+
+    def allocated_bytes(self) -> int:
+        """Ask a server that keeps a ledger what it has allocated, once its garbage is collected. Raises OSError."""
+        assert self._ledger is not None
+        return ask(self._ledger)
 
     def _end(self) -> None:
         if self._process is not None and self._process.poll() is None:

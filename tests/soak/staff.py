@@ -84,6 +84,13 @@ class Staff:
             living = sorted((number, pid) for pid, number in self._living.items())
         return rng.choice(living) if living else (0, 0)
 
+    def kill(self, pid: int) -> None:
+        """End one with ``SIGKILL``; it is not chosen again, however late its end is told."""
+        with self._lock:
+            self._living.pop(pid, None)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
     def pids(self) -> list[int]:
         """Of all that live."""
         with self._lock:

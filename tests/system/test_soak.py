@@ -1,14 +1,28 @@
 """Mixed traffic with deaths, freezes and evictions: no wrong byte, nothing left behind, no growth.
 
-One minute of it runs with all tests; ``make soak`` runs ten.
+One minute of it runs with all tests; ``make soak`` runs ten, three with restarts, and rounds with a rest after each.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 
 import pytest
+from tests.soak.ledger import EXACT
+from tests.soak.rest import Rounds, judge, rest_and_compare
 from tests.soak.run import Plan, soak
+
+_KIB = 1 << 10
+_KEEP = """
+from tests.soak.ledger import in_use_bytes
+before = in_use_bytes()
+kept = [bytes(100) for _ in range(10_000)]
+print(in_use_bytes() - before)
+kept.clear()
+print(in_use_bytes() - before)
+"""
 
 
 def tell(line: str) -> None:
@@ -48,3 +62,35 @@ def test_three_minutes_with_a_server_that_restarts() -> None:
 
     tell("\n".join(report.lines()))
     assert report.problems == []
+
+
+def test_the_ledger_counts_what_is_kept_and_no_more_once_it_is_freed() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _KEEP], env=os.environ | EXACT, capture_output=True, text=True, timeout=60, check=True
+    )
+    kept, freed = map(int, ran.stdout.split())
+
+    assert 10_000 * 133 < kept < 10_000 * 200  # 100 bytes and a header of 33 each, rounded up; and the list
+    assert abs(freed) < 16 * _KIB
+
+
+def test_memory_that_grew_between_rests_is_told() -> None:
+    rests = [90 * _KIB, 100 * _KIB, 120 * _KIB, 151 * _KIB]
+
+    assert judge(rests, warm_up=2, most_growth_bytes=50 * _KIB) == [
+        "at rest the server had allocated 100 KiB after 2 rounds, and after 4 it is 151 KiB: it may grow by 50"
+    ]
+
+
+def test_memory_that_grew_before_the_end_of_the_warm_up_is_not() -> None:
+    rests = [10 * _KIB, 100 * _KIB, 120 * _KIB, 150 * _KIB]
+
+    assert judge(rests, warm_up=2, most_growth_bytes=50 * _KIB) == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_what_a_server_has_allocated_at_rest_after_each_of_many_rounds() -> None:
+    rests = rest_and_compare(Rounds(seed=20_261_203, tell=tell))
+
+    assert rests.problems == []
