@@ -372,6 +372,24 @@ def test_answers_that_wait_count_too(board: Switchboard, come: Callable[[], sock
     assert enter(board, come())
 
 
+def test_a_client_of_libzmq_comes_back_after_its_connection_was_ended(
+    folder: Path, board: Switchboard, tally: ServerTally, context: zmq.Context[Any]
+) -> None:
+    dealer = context.socket(zmq.DEALER)
+    dealer.linger = 0
+    with dealer:
+        dealer.connect(f"ipc://{folder}/s")
+        dealer.send(b"hello")
+        name = hear(board).sender
+        board._end(board._by_name[name], "memory", "as a test wants it")
+        heard = None
+        while heard is None or heard.sender == name:
+            dealer.send(b"again")
+            heard = board.receive()
+
+    assert (heard.body, tally.ended_connections) == (b"again", {"memory": 1})
+
+
 # -- what comes before nonsense -------------------------------------------------------------
 
 
