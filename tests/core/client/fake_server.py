@@ -200,13 +200,13 @@ class FakeServer:
     def _reply(self, who: bytes, message: Any) -> None:
         default = getattr(self, f"_{type(message).__name__.lower()}", lambda _: None)
         replies = self.overrides.get(type(message), default)(message)
+        with self._changed:  # before the answer: who has it may look
+            self.received.append(message)
+            self._changed.notify_all()
         for reply in replies if isinstance(replies, list | tuple) else [replies]:
             if reply is not None:
                 frame = reply if isinstance(reply, bytes) else msgspec.msgpack.encode(reply)
                 self._router.send_multipart([who, frame])
-        with self._changed:
-            self.received.append(message)
-            self._changed.notify_all()
 
     def number(self) -> int:
         self._next += 1

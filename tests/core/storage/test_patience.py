@@ -45,7 +45,16 @@ def until(rig: Rig, wanted: BreakerState, timeout_s: float) -> bool:
     return state(rig) is wanted
 
 
-def test_callers_in_haste_miss_and_the_store_is_not_to_blame(rig: Rig) -> None:
+@pytest.fixture
+def patient() -> Iterator[Rig]:
+    """One whose store has so much time that no busy machine makes it late."""
+    made = Rig(timeout_s=10.0)
+    yield made
+    made.close()
+
+
+def test_callers_in_haste_miss_and_the_store_is_not_to_blame(patient: Rig) -> None:
+    rig = patient
     rig.stores[0].frames[key(rig).digest] = b"x"
     rig.stores[0].fault = be_slow
     assert [ask(rig, HASTE_S) for _ in range(50)] == [0] * 50
@@ -53,18 +62,22 @@ def test_callers_in_haste_miss_and_the_store_is_not_to_blame(rig: Rig) -> None:
     assert state(rig) is BreakerState.CLOSED
     assert (rig.tiers[0].load_failures, rig.failures, rig.tiers[0].evidence.last_failure) == (0, [], None)
     assert rig.sample("hasty_calls_total", backend=rig.tiers[0].name) == 50
-    assert ask(rig, 0.4) == 1
+    assert ask(rig, 10.0) == 1
 
 
-def test_an_answer_that_came_too_late_for_the_caller_counts_for_the_store(rig: Rig) -> None:
-    rig.stores[0].fault = be_slow
-    ask(rig, SLOW_S / 2)  # time enough for it to begin
+def test_an_answer_that_came_too_late_for_the_caller_counts_for_the_store(patient: Rig) -> None:
+    rig, gate = patient, Gate("contains")
+    rig.stores[0].fault = gate
+    while not gate.entered.is_set():  # a call whose caller has gone before it begins is not made
+        ask(rig, HASTE_S)
+    gate.open()
     end_s = time.monotonic() + 10
     while not rig.tiers[0].breaker.snapshot().calls and time.monotonic() < end_s:
         time.sleep(0.005)
-
     report = rig.tiers[0].breaker.snapshot()
-    assert (report.calls, report.bad_calls) == (1, 0)
+
+    assert report.calls > 0
+    assert report.bad_calls == 0
 
 
 def test_a_store_that_fails_behind_a_caller_in_haste_is_to_blame(rig: Rig) -> None:
