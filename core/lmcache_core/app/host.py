@@ -226,6 +226,7 @@ class CacheHost:
             bypassed=self.storage.bypassed,
             backends=self.oversight.backends,
             tables=self.values.extra_config.checks,
+            limit_s=self.registry.limit_s,
         )
 
     def _build_checks(self) -> list[tuple[str, str, HealthCheck]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from lmcache_core.contracts.control import StorageControl
 from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.errors import ConfigError
 from lmcache_core.health.watch import CheckWatch
 from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.registry.watched import OverdueError, WatchedCall
 from lmcache_core.threads import describe_error
 
 log = logging.getLogger(__name__)
@@ -23,12 +25,20 @@ class Fallbacks:
         policies: By name.
         storage: The switches that policies throw.
         metrics: Where a policy's exceptions are counted.
+        limit_s: Longest that a policy may take to say at start-up whether it can serve a check.
     """
 
-    def __init__(self, policies: Mapping[str, FallbackPolicy], storage: StorageControl, metrics: CacheMetrics) -> None:
+    def __init__(
+        self,
+        policies: Mapping[str, FallbackPolicy],
+        storage: StorageControl,
+        metrics: CacheMetrics,
+        limit_s: float = 10.0,
+    ) -> None:
         self._policies = policies
         self._storage = storage
         self._metrics = metrics
+        self._limit_s = limit_s
 
     def validate(self, watches: Iterable[CheckWatch]) -> None:
         """Refuse, at start-up, a policy that is not there or could do nothing.
@@ -130,7 +140,32 @@ class Fallbacks:
             return unknown_policy(name, self._policies)
         if policy.keeps_serving and tier_0:
             return f"backend {watch.terms.backend!r} is tier 0, which cannot be left out; use policy 'recompute'"
-        return policy.objection(watch.check) or ""
+        return self._ask(policy, name, watch)
+
+    def _ask(self, policy: FallbackPolicy, name: str, watch: CheckWatch) -> str:
+        """Have a policy object to a check; one that raises or hangs is used all the same, and says so in the log."""
+        if type(policy).objection is FallbackPolicy.objection:
+            return ""
+        call: WatchedCall[str | None] = WatchedCall(
+            partial(policy.objection, watch.check), target=f"policy {name}", on_late=_ignore
+        )
+        try:
+            return call.wait(self._limit_s) or ""
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:
+            what = (
+                f"is still running {error.since}"
+                if isinstance(error, OverdueError)
+                else f"raised {describe_error(error)}"
+            )
+            log.warning("fallback policy %r is used unasked: objection(%s) %s", name, watch.name, what, exc_info=error)
+            self._metrics.check_errors.labels(watch.name).inc()
+            return ""
+
+
+def _ignore(_outcome: Callable[[], object]) -> None:
+    """An objection that comes too late is dropped: the policy is in use."""
 
 
 def unknown_policy(name: str, known: Iterable[str]) -> str:

@@ -71,6 +71,7 @@ class HealthMonitor(PeriodicThread):
         bypassed: Gives the bypassed backends with their owners.
         backends: Describes the stores behind tier 0; must not block.
         tables: What the configuration says of single checks.
+        limit_s: Longest that a policy may take to say whether it can serve a check.
         clock: Seconds that never go back.
 
     Raises:
@@ -99,12 +100,13 @@ class HealthMonitor(PeriodicThread):
         bypassed: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
         backends: Callable[[], tuple[BackendReport, ...]] = tuple,
         tables: Sequence[CheckTable] = (),
+        limit_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         watches = enlist(checks, options, tables, clock())
         interval_s = min([options.ping_interval, *(watch.terms.interval_s for watch in watches)])
         super().__init__(_NAME, interval_s, ThreadLevel.CRITICAL, registry=registry, clock=clock)
-        self._fallbacks = Fallbacks(policies, storage, metrics)
+        self._fallbacks = Fallbacks(policies, storage, metrics, limit_s)
         self._fallbacks.validate(watches)
         self._watches = watches
         self._storage = storage
@@ -113,8 +115,7 @@ class HealthMonitor(PeriodicThread):
         self._init_failed_reason = init_failed_reason
         self._plugins_failed = dict(plugins_failed or {})
         self._refuse(misses(tables, watches))
-        self._bypassed = bypassed
-        self._backends = backends
+        self._bypassed, self._backends = bypassed, backends
         self._pool = WorkerPool("health-check", max(1, len(watches)))
         self._arrivals: deque[tuple[CheckWatch, Outcome]] = deque()
         self._first_round = threading.Event()  # set once the gate shows the round's result

@@ -153,11 +153,13 @@ class PluginRegistry:
     def _collect(self, one: LoadedPlugin, ask: Callable[[], list[object]], hook: str) -> list[object]:
         if one.found.builtin or hook not in one.hooks.names:
             return ask()
-        call = WatchedCall(ask, target=f"{one.found.name}.{hook}", on_late=_ignore)
+        call: WatchedCall[list[object]] = WatchedCall(
+            ask, target=f"{one.found.name}.{hook}", on_late=partial(_tell_late, one.found, hook)
+        )
         try:
             return call.wait(self.limit_s)
         except OverdueError as error:
-            raise one.found.error(f"hook {hook} is still running {error.since}, so it is left out") from None
+            raise one.found.error(f"hook {hook} is still running {error.since}, so it is left out") from error
 
     def _note(self, found: Found, hook: str, error: BaseException, on_hook_error: OnHookError | None) -> None:
         log.warning("%s", found.error(blame(hook, error)), exc_info=error)
@@ -165,8 +167,8 @@ class PluginRegistry:
             on_hook_error(found.name)
 
 
-def _ignore(_outcome: Callable[[], object]) -> None:
-    """What a hook gives too late is dropped."""
+def _tell_late(found: Found, hook: str, _outcome: Callable[[], object]) -> None:
+    log.warning("%s", found.error(f"hook {hook} has ended after all, too late, and stays left out"))
 
 
 def _is_lost(record: PluginRecord) -> bool:

@@ -1,8 +1,10 @@
 import threading
+from collections.abc import Callable
 
-from tests.core.health.tower import MakeTower, SteeredCheck
+import pytest
+from tests.core.health.tower import JournalPolicy, MakeTower, SteeredCheck
 
-from lmcache_core import HealthState
+from lmcache_core import HealthCheck, HealthState
 
 
 def failing(policy: str = "journal", **how: object) -> SteeredCheck:
@@ -146,3 +148,45 @@ def test_checks_are_answered_each_by_its_own_policy(tower: MakeTower) -> None:
 
     assert not one.monitor.is_healthy()
     assert one.journal.journal == ["engage other"]
+
+
+class ObjectingPolicy(JournalPolicy):
+    """Says what a test wants when it is asked at start-up."""
+
+    def __init__(self, say: Callable[[], str | None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def objection(self, check: HealthCheck) -> str | None:
+        del check
+        return self._say()
+
+
+def no_licence() -> str:
+    raise RuntimeError("no licence")
+
+
+def test_a_policy_whose_objection_raises_is_used_and_that_is_said(
+    tower: MakeTower, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = tower(failing(), policies={"journal": ObjectingPolicy(no_licence)}).start()
+
+    assert one.monitor.report().checks[0].engaged
+    assert caplog.messages[0] == (
+        "fallback policy 'journal' is used unasked: objection(steered) raised RuntimeError: no licence"
+    )
+
+
+def test_a_policy_whose_objection_hangs_does_not_stop_the_start(
+    tower: MakeTower, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = threading.Event()
+    policy = ObjectingPolicy(lambda: "late" if go_on.wait(30) else None)
+    one = tower(failing(), policies={"journal": policy}, limit_s=0.05).start()
+    go_on.set()
+
+    assert one.monitor.report().checks[0].engaged
+    assert caplog.messages[0].startswith(
+        "fallback policy 'journal' is used unasked: objection(steered) is still running after 0.05 s (in "
+    )
+    assert one.metrics.registry.get_sample_value("lmcache:check_errors_total", {"check": "steered"}) == 1
