@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 from tests.soak.ledger import EXACT
@@ -25,8 +26,15 @@ print(in_use_bytes() - before)
 """
 
 
-def tell(line: str) -> None:
-    print(line, file=sys.__stderr__, flush=True)  # past pytest's capture: ten silent minutes look like a hang
+@pytest.fixture
+def tell(capfd: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Print past pytest's capture: ten silent minutes look like a hang."""
+
+    def say(line: str) -> None:
+        with capfd.disabled():
+            print(line, flush=True)
+
+    return say
 
 
 @pytest.mark.timeout(240)
@@ -48,7 +56,7 @@ def test_a_server_that_is_killed_and_ended_again_and_again() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-def test_ten_minutes_of_mixed_traffic() -> None:
+def test_ten_minutes_of_mixed_traffic(tell: Callable[[str], None]) -> None:
     report = soak(Plan(seconds=600, seed=20_261_201, tell=tell))
 
     tell("\n".join(report.lines()))
@@ -57,7 +65,7 @@ def test_ten_minutes_of_mixed_traffic() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_three_minutes_with_a_server_that_restarts() -> None:
+def test_three_minutes_with_a_server_that_restarts(tell: Callable[[str], None]) -> None:
     report = soak(Plan(seconds=180, seed=20_261_202, restarts=True, tell=tell))
 
     tell("\n".join(report.lines()))
@@ -90,7 +98,7 @@ def test_memory_that_grew_before_the_end_of_the_warm_up_is_not() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_what_a_server_has_allocated_at_rest_after_each_of_many_rounds() -> None:
+def test_what_a_server_has_allocated_at_rest_after_each_of_many_rounds(tell: Callable[[str], None]) -> None:
     rests = rest_and_compare(Rounds(seed=20_261_203, tell=tell))
 
     assert rests.problems == []
