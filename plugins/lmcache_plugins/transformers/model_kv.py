@@ -22,7 +22,8 @@ CACHE_ARGUMENT = (  # transformers renamed it in version 5
 CACHE_KINDS = frozenset({None, "dynamic", "hybrid"})
 """Values of ``cache_implementation`` with which `generate` makes a `DynamicCache`; hybrid is an older name for none."""
 
-_LAYER_KINDS = {"DynamicLayer": "full", "DynamicSlidingWindowLayer": "sliding_attention"}
+_WINDOWED = "DynamicSlidingWindowLayer"
+_LAYER_KINDS = {"DynamicLayer": "full"}
 
 _MOVING_ROPE = frozenset({"dynamic", "longrope"})
 """Rotary embeddings whose frequencies change with the length of the whole prompt, and earlier keys with them."""
@@ -115,6 +116,11 @@ def _layers_after_one_token(model: Any, name: str) -> Sequence[Any]:
 
 
 def _refuse_layers(layers: Sequence[Any], name: str) -> None:
+    if any(type(layer).__name__ == _WINDOWED for layer in layers):
+        raise LayoutError(
+            f"transformers: {name} has layers with a sliding window, whose cache keeps the KV of the last tokens only, "
+            "so that it has no whole chunk; call its own generate"
+        )
     kinds = [_LAYER_KINDS.get(type(layer).__name__, type(layer).__name__) for layer in layers]
     groups = tuple(KVGroup(name=kind, kind=kind, num_layers=kinds.count(kind)) for kind in dict.fromkeys(kinds))
     KVLayout(num_layers=max(1, len(layers)), num_kv_heads=1, head_size=1, dtype="float32", groups=groups)

@@ -14,19 +14,19 @@ from tests.plugins.transformers.models import GROUPED, MAKERS, SMALL, SPECIAL, m
 from lmcache_core import KVLayout, LayoutError
 from lmcache_plugins.transformers.generation import CachedGeneration
 
-STATE = "whose state cannot be rebuilt from a prefix's chunks; only full, mla are cached, so run this model without lmcache-core"
+STATE = "whose state cannot be rebuilt from a prefix's chunks; only full, mla, sliding_window are cached, so run this model without lmcache-core"
 ROPE = {"rope_theta": 10000.0, "factor": 2.0}
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "sliding windows": (
         "Mistral",
         {**GROUPED, "sliding_window": 16},
-        f"kv layout: group 'sliding_attention' is of kind 'sliding_attention', {STATE}",
+        "transformers: MistralForCausalLM has layers with a sliding window, whose cache keeps the KV of the last tokens only, so that it has no whole chunk; call its own generate",
     ),
     "sliding windows beside full attention": (
         "Gemma2",
         {**GROUPED, "head_dim": 8, "sliding_window": 16},
-        f"kv layout: group 'sliding_attention' is of kind 'sliding_attention', {STATE}",
+        "transformers: Gemma2ForCausalLM has layers with a sliding window, whose cache keeps the KV of the last tokens only, so that it has no whole chunk; call its own generate",
     ),
     "recurrent state": (
         "Mamba",
