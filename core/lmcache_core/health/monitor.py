@@ -140,7 +140,7 @@ class HealthMonitor(PeriodicThread):
 
     @property
     def first_round_done(self) -> bool:
-        """Whether every check has a verdict, or none ever will have one as the cache did not initialise."""
+        """Whether every check has a verdict, or none ever will: the cache did not initialise, or a check gave up."""
         return self._first_round.is_set()
 
     def wake(self) -> None:
@@ -189,7 +189,7 @@ class HealthMonitor(PeriodicThread):
         self._end_if_irrecoverable()
         self._look = self._take_look()
         report = self._compose()
-        if self._round_done:
+        if self._round_done or self._end_reason:
             self._first_round.set()
         self._tell(report)
         return self._summary()

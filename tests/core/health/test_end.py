@@ -3,7 +3,7 @@ import threading
 import time
 
 import pytest
-from tests.core.health.tower import MakeTower, SteeredCheck, Watchtower, raising, state_of
+from tests.core.health.tower import Hang, MakeTower, SteeredCheck, Watchtower, raising, state_of
 
 from lmcache_core import HealthReport, HealthState, IrrecoverableException
 
@@ -31,6 +31,17 @@ def test_an_irrecoverable_check_ends_the_monitor_for_good(tower: MakeTower) -> N
     assert not one.monitor.is_running
     assert (report.healthy, report.state) == (False, HealthState.DOWN)
     assert report.reason == "check 'steered' gave up for ever: IrrecoverableException: the disk is gone"
+
+
+def test_nobody_waits_for_the_first_round_of_a_monitor_that_has_ended(tower: MakeTower, hang: Hang) -> None:
+    check = raising(IrrecoverableException("the disk is gone"))
+    one = tower(check, SteeredCheck("hanging", hang, timeout=3600.0, interval=3600.0))
+    one.monitor.start()
+    assert one.monitor.wait_first_round(10)
+    hang.release.set()
+
+    assert one.monitor.first_round_done
+    assert not one.monitor.is_healthy()
 
 
 def test_an_irrecoverable_check_stays_down_whatever_its_policy(tower: MakeTower) -> None:
