@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.engines.engine import Answer, Engine, Fleet
+from tests.engines.latent import latent_folder
 from tests.engines.model import model_folder
 from tests.engines.plans import PAGES, QUICK, plans
 from tests.engines.prompts import growing, twenty
@@ -68,6 +69,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "smol": smol,
         "tiny": tiny_folder(folder / "tiny", smol),
         "windows": tiny_folder(folder / "windows", smol, window_tokens=WINDOW_TOKENS),
+        "latent": latent_folder(folder / "latent", smol),
     }
 
 

@@ -60,7 +60,8 @@ class Settings:
     """What distinguishes one engine from the others.
 
     Attributes:
-        model: Which of the models; ``smol`` answers in English, ``tiny`` and ``windows``, a hybrid one, at once.
+        model: Which of the models; ``smol`` answers in English, ``tiny``, ``windows``, a hybrid one, and
+            ``latent``, with MLA, at once.
         extra: ``kv_connector_extra_config``; None for no connector.
         vllm: Further arguments of vLLM's.
         transfer: Further keys of ``kv_transfer_config``.

@@ -67,4 +67,6 @@ def plans(*, store: Path, redis_url: str, server_address: str) -> dict[str, Sett
             {"enable_prefix_caching": True, "num_gpu_blocks_override": 66, "max_num_batched_tokens": 160},
         ),
         "windows as full attention": Settings(kept, "windows", {"disable_hybrid_kv_cache_manager": True}),
+        "latent, plain": Settings(None, "latent"),
+        "latent": Settings(kept, "latent"),
     }

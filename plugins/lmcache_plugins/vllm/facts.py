@@ -110,6 +110,7 @@ def cache_facts(vllm_config: Any, kv_cache_config: Any, kv_caches: Mapping[str, 
     if not groups:
         raise LayoutError("vllm: the model has no kv cache, so there is nothing to keep")
     _check_served(groups)
+    _check_prefix(vllm_config)
     _check_alike(kv_cache_config.kv_cache_groups)
     spec = _specs(kv_cache_config.kv_cache_groups[0].kv_cache_spec)[0]
     if int(getattr(spec, "kv_quant_mode", 0)) not in _SERVED_QUANTIZATION:
@@ -157,7 +158,7 @@ def check_block_bytes(facts: CacheFacts, block_bytes: int) -> None:
 
 def _group(place: int, group: Any) -> KVGroup:
     specs = _specs(group.kv_cache_spec)
-    kinds = {_KINDS.get(type(spec).__name__) or _snake(type(spec).__name__) for spec in specs}
+    kinds = {_kind(spec) for spec in specs}
     windows = {spec.sliding_window for spec in specs} if kinds == {_WINDOWED} else {0}
     alike = len({_shape(spec) for spec in specs}) == len(windows) == 1
     first = next(iter(group.layer_names), "")
@@ -169,10 +170,26 @@ def _group(place: int, group: Any) -> KVGroup:
     )
 
 
+def _kind(spec: Any) -> str:
+    if getattr(spec, "non_causal", False):  # what a token's KV is depends on what follows it
+        return "non_causal"
+    return _KINDS.get(type(spec).__name__) or _snake(type(spec).__name__)
+
+
 def _check_served(groups: tuple[KVGroup, ...]) -> None:
     layers = sum(group.num_layers for group in groups)
     mla = groups[0].kind == "mla"
     KVLayout(num_layers=layers, num_kv_heads=1, head_size=1, dtype="float32", use_mla=mla, groups=groups)
+
+
+def _check_prefix(vllm_config: Any) -> None:
+    """Refuse where vLLM itself computes nothing behind a prefix, as with MLA on CPUs: the answers would be wrong."""
+    scheduler, cache = getattr(vllm_config, "scheduler_config", None), vllm_config.cache_config
+    if not getattr(scheduler, "enable_chunked_prefill", True) and not getattr(cache, "enable_prefix_caching", True):
+        raise LayoutError(
+            "vllm: chunked prefill and prefix caching are both off, as vllm sets them where an attention backend "
+            "cannot compute behind a prefix; if that was you, switch one of them on"
+        )
 
 
 def _check_alike(groups: Sequence[Any]) -> None:

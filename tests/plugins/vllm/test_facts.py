@@ -20,6 +20,7 @@ class FullAttentionSpec:
     head_size: int = 64
     dtype: Any = torch.float32
     kv_quant_mode: int = 0
+    non_causal: bool = False
 
 
 class MLAAttentionSpec(FullAttentionSpec):
@@ -138,6 +139,7 @@ def test_layers_of_one_kind_are_served_together() -> None:
     ("spec", "kind"),
     [
         (MambaSpec(), "mamba"),
+        (FullAttentionSpec(non_causal=True), "non_causal"),
         (SomeNewSpec(), "some_new"),
         (UniformTypeKVCacheSpecs({"a": FullAttentionSpec(), "b": MambaSpec()}), "full and mamba"),
         (
@@ -190,6 +192,24 @@ def test_a_hybrid_model_of_several_shapes_is_refused() -> None:
         "vllm: num_kv_heads, head_size, dtype, block_size of the layers are (3, 32, torch.float32, 32) and "
         "(3, 64, torch.float32, 32); a chunk holds layers of one shape only"
     )
+
+
+def test_a_backend_that_computes_nothing_behind_a_prefix_is_refused() -> None:
+    config = vllm_config()
+    config.cache_config.enable_prefix_caching = False
+    config.scheduler_config = SimpleNamespace(enable_chunked_prefill=False)
+    assert refusal(FullAttentionSpec(), config=config) == (
+        "vllm: chunked prefill and prefix caching are both off, as vllm sets them where an attention backend cannot "
+        "compute behind a prefix; if that was you, switch one of them on"
+    )
+
+
+@pytest.mark.parametrize(("prefix", "chunked"), [(True, False), (False, True)])
+def test_one_of_both_shows_that_it_does(prefix: bool, chunked: bool) -> None:
+    config = vllm_config()
+    config.cache_config.enable_prefix_caching = prefix
+    config.scheduler_config = SimpleNamespace(enable_chunked_prefill=chunked)
+    assert facts_of(FullAttentionSpec(), config=config).layout.num_layers == 2
 
 
 def test_a_model_without_kv_is_refused() -> None:
