@@ -172,7 +172,7 @@ class ServerLink:
             if self.session is not session or (self._closed and reason != _CLOSED):
                 return
             changed = (healthy, reason) != (self.healthy, self.reason)
-            self.healthy, self.reason = healthy, reason
+            self.reason, self.healthy = reason, healthy  # in this order: whoever sees the second, sees why
         if changed and reason and not self._closed:
             was_told_to_end = reason == STOPPING or (session is None and self._last_end == ENDED)
             level = logging.INFO if was_told_to_end else logging.WARNING

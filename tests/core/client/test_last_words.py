@@ -89,8 +89,9 @@ def test_one_that_dies_after_another_has_ended_is_named_so(stage: OverTheWire) -
     assert until(lambda: stage.cache.server.boot_id not in {"", boot_id})
     stage.server.kill()
 
-    assert until(lambda: not stage.cache.is_healthy())
-    assert stage.cache.reason == f"no cache server answers at {stage.server.address}; the last one died"
+    reason = f"no cache server answers at {stage.server.address}; the last one died"
+    assert until(lambda: stage.cache.reason == reason)
+    assert not stage.cache.is_healthy()
 
 
 def test_an_older_server_ends_without_a_word(

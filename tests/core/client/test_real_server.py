@@ -109,8 +109,9 @@ def test_a_restarted_server_is_a_new_one(stage: OverTheWire) -> None:
 def test_a_server_that_ends_in_order_is_gone_too(stage: OverTheWire) -> None:
     stage.server.stop()
 
-    assert until(lambda: not stage.cache.is_healthy())
-    assert stage.cache.reason == f"no cache server answers at {stage.server.address}; the last one has ended"
+    reason = f"no cache server answers at {stage.server.address}; the last one has ended"
+    assert until(lambda: stage.cache.reason == reason)
+    assert not stage.cache.is_healthy()
 
 
 @pytest.mark.timing
