@@ -26,6 +26,9 @@ _SERVED_QUANTIZATION = (0, 1)
 _SHAPE = ("num_kv_heads", "head_size", "dtype", "block_size")
 """What all layers must have alike."""
 
+_MOVED_BY_LENGTH = ('"longrope"', '"su"', '"llama4')
+"""Rotary embeddings, and a kind of model, whose keys vLLM computes otherwise from some ``max_model_len`` on."""
+
 _NOT_THE_MODEL = frozenset({"_name_or_path", "transformers_version"})
 """Keys of a model's configuration that say nothing of its weights or shape."""
 
@@ -246,7 +249,7 @@ def _format(
         f"block{block_tokens}",
         groups,
         *sorted({_arrangement(tensor, num_blocks) for tensor in tensors.values()}),
-        _model_digest(vllm_config.model_config),
+        _model_digest(vllm_config),
     )
     return "/".join(part for part in parts if part)
 
@@ -258,9 +261,13 @@ def _arrangement(tensor: Any, num_blocks: int) -> str:
     return f"{[tensor.shape[at] for at in inside]}{[strides[at] for at in inside if strides[at] < max(strides)]}"
 
 
-def _model_digest(model: Any) -> str:
-    """Tell apart models of one name: another revision, quantization or rope must not meet."""
+def _model_digest(vllm_config: Any) -> str:
+    """Tell apart models of one name: another revision, quantization, rope or draft model must not meet."""
+    model, draft = vllm_config.model_config, getattr(vllm_config, "speculative_config", None)
     configuration = model.hf_config.to_dict() if hasattr(model.hf_config, "to_dict") else {}
     configuration = {key: value for key, value in configuration.items() if key not in _NOT_THE_MODEL}
-    facts = (str(getattr(model, "revision", None)), str(getattr(model, "quantization", None)), configuration)
+    facts: list[object] = [getattr(model, name, None) for name in ("revision", "quantization", "dtype")]
+    facts += [getattr(draft, "model", None), configuration]
+    if any(mark in json.dumps(configuration, default=str) for mark in _MOVED_BY_LENGTH):
+        facts.append(getattr(model, "max_model_len", None))
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]

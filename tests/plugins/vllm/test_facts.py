@@ -124,6 +124,41 @@ def test_another_configuration_of_the_model_is_another_format() -> None:
     assert facts_of(FullAttentionSpec()).layout != facts_of(FullAttentionSpec(), config=config).layout
 
 
+def fingerprint(configuration: dict[str, Any], **model: Any) -> str:
+    config = vllm_config()
+    config.model_config.hf_config.to_dict = lambda: configuration
+    for name, value in model.items():
+        setattr(config.model_config, name, value)
+    found: str = facts_of(FullAttentionSpec(), config=config).layout.fingerprint
+    return found
+
+
+def test_the_greatest_length_is_not_in_the_format() -> None:
+    assert fingerprint({}, max_model_len=4096) == fingerprint({}, max_model_len=8192)
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        {"rope_scaling": {"rope_type": "longrope"}},
+        {"rope_parameters": {"full_attention": {"type": "su"}}},
+        {"text_config": {"model_type": "llama4_text"}},
+    ],
+)
+def test_the_greatest_length_is_in_the_format_where_it_moves_the_keys(configuration: dict[str, Any]) -> None:
+    assert fingerprint(configuration, max_model_len=4096) != fingerprint(configuration, max_model_len=8192)
+
+
+def test_another_dtype_of_the_model_is_another_format() -> None:
+    assert fingerprint({}, dtype=torch.float16) != fingerprint({}, dtype=torch.bfloat16)
+
+
+def test_another_draft_model_is_another_format() -> None:
+    config = vllm_config()
+    config.speculative_config = SimpleNamespace(model="draft")
+    assert facts_of(FullAttentionSpec()).layout != facts_of(FullAttentionSpec(), config=config).layout
+
+
 def test_mla_is_served() -> None:
     spec = MLAAttentionSpec(num_kv_heads=1, head_size=576)
     layout = facts_of(spec, kv_caches=tensors("a", "b", shape=(BLOCKS, 32, 576))).layout
