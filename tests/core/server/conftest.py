@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,13 @@ from typing import Any
 import pytest
 import zmq
 from tests.core.server.served import Served, socket_path
-from tests.core.server.talker import Talker
+from tests.core.server.switched import HOARD_BYTES, Clock
+from tests.core.server.talker import PATIENCE_S, Talker
+
+from lmcache_core.metrics.server import ServerTally
+from lmcache_core.server.spare import SpareFiles
+from lmcache_core.server.switchboard import Switchboard
+from lmcache_core.server.zmtp import WELCOME
 
 
 @pytest.fixture
@@ -66,3 +73,44 @@ def talk(context: zmq.Context[Any]) -> Iterator[Callable[[Served], Talker]]:
 def worker(served: Served, talk: Callable[[Served], Talker]) -> Talker:
     """A client that has registered and is on the lifeline."""
     return talk(served).enter()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def tally() -> ServerTally:
+    return ServerTally()
+
+
+@pytest.fixture
+def board(folder: Path, clock: Clock, tally: ServerTally) -> Iterator[Switchboard]:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / "s"))
+    listener.listen()
+    spare = SpareFiles("here", clock)
+    board = Switchboard(listener, spare, tally, most_held_bytes=HOARD_BYTES, clock=clock)
+    yield board
+    board.close()
+    spare.close()
+
+
+@pytest.fixture
+def come(folder: Path, board: Switchboard) -> Iterator[Callable[[], socket.socket]]:
+    """Connect a client that says nothing yet."""
+    made: list[socket.socket] = []
+
+    def connect() -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(PATIENCE_S)
+        client.connect(str(folder / "s"))
+        made.append(client)
+        assert board.receive() is None
+        assert client.recv(256) == WELCOME
+        return client
+
+    yield connect
+    for client in made:
+        client.close()
