@@ -41,10 +41,10 @@ def make(
         passes: Errors that are the user's, raised as they are.
 
     Raises:
-        PluginError: It raised anything else, or is still running; says where it stands.
+        PluginError: It raised anything else, or is still running; says where it stands. Always this plugin's.
         KeyboardInterrupt: The user's.
     """
-    others: tuple[type[BaseException], ...] = (*passes, PluginError, KeyboardInterrupt)
+    others: tuple[type[BaseException], ...] = (*passes, KeyboardInterrupt)
     try:
         if declared.builtin:
             return call()
@@ -54,6 +54,8 @@ def make(
     except OverdueError as error:
         raise _blame(declared, f"{what} is still running {error.since}; {_WAY_OUT}") from error
     except BaseException as error:  # SystemExit included: a plugin must not end its host
+        if isinstance(error, PluginError) and error.plugin == declared.plugin:
+            raise
         raise _blame(declared, f"{what} raised {describe(error)}") from error
 
 

@@ -62,6 +62,20 @@ def test_a_plugins_own_sentence_passes_as_it_is() -> None:
     assert caught.value is mine
 
 
+@pytest.mark.parametrize("declared", [THEIRS, OURS])
+def test_a_sentence_about_another_plugin_is_its_own_fault(declared: Declared[type[object]]) -> None:
+    """Else a required plugin could fail under a name that nobody requires."""
+    theirs = PluginError(plugin="other", origin="other 1.0", reason="needs more")
+
+    with pytest.raises(PluginError) as caught:
+        make(declared, "build", lambda: fail(theirs), limit_s=60)
+
+    assert str(caught.value) == (
+        f"plugin {declared.plugin!r} ({declared.origin}): "
+        "build raised PluginError: plugin 'other' (other 1.0): needs more"
+    )
+
+
 def wait_in(stalls: StalledPlugins) -> object:
     return stalls.module.wait_for_an_answer()
 
