@@ -14,7 +14,8 @@ from lmcache_core.errors import PluginError
 from lmcache_core.hookspecs import PROJECT_NAME
 from lmcache_core.registry.discover import Found
 
-_MOST_ITEMS = 10_000  # a generator that never ends must not take the host's memory with it
+MOST_ITEMS = 10_000
+"""Of what a plugin gives at once; a generator that never ends must not take the host's memory with it."""
 
 
 class PluginHooks:
@@ -63,13 +64,13 @@ class PluginHooks:
         try:
             result = self.call(hook, arguments or {})
             objection = _object_to_result(result)
-            items = [] if objection else list(itertools.islice(_iterable(result), _MOST_ITEMS + 1))
+            items = [] if objection else list(itertools.islice(_iterable(result), MOST_ITEMS + 1))
         except (ModuleNotFoundError, KeyboardInterrupt):
             raise
         except BaseException as error:  # SystemExit included: a plugin must not end its host
             raise self._found.error(f"hook {hook} raised {describe(error)}") from error
-        if len(items) > _MOST_ITEMS:
-            objection = f"gave more than {_MOST_ITEMS} items; it seems never to end"
+        if len(items) > MOST_ITEMS:
+            objection = f"gave more than {MOST_ITEMS} items; it seems never to end"
         if objection is not None:
             raise self._found.error(f"hook {hook} {objection}")
         return items

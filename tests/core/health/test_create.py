@@ -1,6 +1,8 @@
 """A class of checks that hangs while it makes them costs its time, not the start."""
 
+import itertools
 import re
+from collections.abc import Iterator
 
 import pytest
 from tests.memory_store import Options
@@ -64,6 +66,25 @@ def test_one_that_gives_nothing_to_iterate_over_is_the_plugins_fault(stalls: Sta
 
     with pytest.raises(PluginError, match=r"Nothing\.create raised TypeError: "):
         create(Declared("acme", "acme 1.0", Nothing), 60)
+
+
+def test_one_that_never_ends_is_stopped_before_it_takes_the_memory(stalls: StalledPlugins) -> None:
+    made: list[object] = []
+
+    class Endless(stalls.module.LateCheck):  # type: ignore[misc, name-defined]
+        @classmethod
+        def create(cls, manager: object) -> Iterator[HealthCheck]:
+            for _ in itertools.count():
+                made.append(cls())
+                assert len(made) < 20_000
+                yield made[-1]
+
+    with pytest.raises(PluginError) as caught:
+        create(Declared("acme", "acme 1.0", Endless), 60)
+
+    assert str(caught.value) == (
+        "plugin 'acme' (acme 1.0): Endless.create gave more than 10000 checks; it seems never to end"
+    )
 
 
 def test_a_host_goes_on_without_one_that_hangs(stalls: StalledPlugins) -> None:
