@@ -146,22 +146,28 @@ class Fallbacks:
         """Have a policy object to a check; one that raises or hangs is used all the same, and says so in the log."""
         if type(policy).objection is FallbackPolicy.objection:
             return ""
+        target = f"policy {name}"
+        if WatchedCall.find_given_up(target) is not None:
+            return self._use_unasked(name, watch, "is not called, as an earlier call is still running")
         call: WatchedCall[str | None] = WatchedCall(
-            partial(policy.objection, watch.check), target=f"policy {name}", on_late=_ignore
+            partial(policy.objection, watch.check), target=target, on_late=_ignore
         )
         try:
             return call.wait(self._limit_s) or ""
         except ConfigError:
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the border of one policy; logged below
             what = (
                 f"is still running {error.since}"
                 if isinstance(error, OverdueError)
                 else f"raised {describe_error(error)}"
             )
-            log.warning("fallback policy %r is used unasked: objection(%s) %s", name, watch.name, what, exc_info=error)
-            self._metrics.check_errors.labels(watch.name).inc()
-            return ""
+            return self._use_unasked(name, watch, what, error)
+
+    def _use_unasked(self, name: str, watch: CheckWatch, what: str, error: BaseException | None = None) -> str:
+        log.warning("fallback policy %r is used unasked: objection(%s) %s", name, watch.name, what, exc_info=error)
+        self._metrics.check_errors.labels(watch.name).inc()
+        return ""
 
 
 def _ignore(_outcome: Callable[[], object]) -> None:

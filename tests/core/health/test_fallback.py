@@ -190,3 +190,27 @@ def test_a_policy_whose_objection_hangs_does_not_stop_the_start(
         "fallback policy 'journal' is used unasked: objection(steered) is still running after 0.05 s (in "
     )
     assert one.metrics.registry.get_sample_value("lmcache:check_errors_total", {"check": "steered"}) == 1
+
+
+def test_a_policy_whose_objection_hangs_is_waited_for_once(tower: MakeTower, caplog: pytest.LogCaptureFixture) -> None:
+    go_on, asked = threading.Event(), threading.Semaphore(0)
+
+    def hang() -> str:
+        asked.release()
+        return str(go_on.wait(30))
+
+    checks = [SteeredCheck(name, policy="journal") for name in ("a", "b", "c")]
+    made = tower(*checks, policies={"journal": ObjectingPolicy(hang)}, limit_s=0.05)
+    go_on.set()
+
+    assert asked.acquire(timeout=30)
+    assert not asked.acquire(blocking=False)
+    unasked = "is not called, as an earlier call is still running"
+    assert caplog.messages[1:] == [
+        f"fallback policy 'journal' is used unasked: objection({name}) {unasked}" for name in ("b", "c")
+    ]
+    errors = [
+        made.metrics.registry.get_sample_value("lmcache:check_errors_total", {"check": check.name()})
+        for check in checks
+    ]
+    assert errors == [1, 1, 1]
