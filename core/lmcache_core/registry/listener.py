@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from lmcache_core.registry.hooks import blame, discard
+from lmcache_core.forks import tell_after_fork
+from lmcache_core.registry.hooks import blame, describe, discard
 from lmcache_core.registry.loaded import LoadedPlugin
 from lmcache_core.registry.watched import OverdueError, WatchedCall
 
@@ -36,26 +37,42 @@ class Listener:
         self._hook = hook
         self._limit_s = limit_s
         self._on_error = on_error
+        self._begin()
+        tell_after_fork(self, Listener._begin)
+
+    def _begin(self) -> None:
+        """Be idle; in a forked child too, where no thread tells, and a lock may be held for ever."""
         self._changed = threading.Condition()  # guards the three below
         self._waiting: deque[Mapping[str, object]] = deque()
         self._busy = False
         self._hangs = False
 
     def tell(self, arguments: Mapping[str, object]) -> None:
-        """Have the hook called with these arguments."""
+        """Have the hook called with these arguments; where no thread can be started, at the next change."""
         with self._changed:
             self._waiting.append(arguments)
             skipped = self._skip()
-            if not self._busy:
-                threading.Thread(target=self._run, name=f"lmcache-tell-{self._plugin.found.name}", daemon=True).start()
-                self._busy = True
+            error = None if self._busy else self._start()
+            self._busy = error is None
         self._count(skipped)
+        if error is not None:
+            late = f"hook {self._hook} is not called before the next change: starting its thread raised"
+            log.warning("%s", self._plugin.found.error(f"{late} {describe(error)}"), exc_info=error)
+            self._count(1)
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until it has been told everything; False when that takes too long, or a call hangs."""
         with self._changed:
             self._changed.wait_for(lambda: self._hangs or not self._busy, timeout_s)
             return not self._busy
+
+    def _start(self) -> Exception | None:
+        """Start the thread that tells; give why there can be none."""
+        try:
+            threading.Thread(target=self._run, name=f"lmcache-tell-{self._plugin.found.name}", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:  # too many threads, or no memory for one more
+            return error
+        return None
 
     def _run(self) -> None:
         while (arguments := self._next()) is not None:

@@ -1,6 +1,9 @@
 """Plugins are told of changes of health; one that raises or hangs harms no other, and nobody waits for it."""
 
 import re
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable
 
@@ -147,3 +150,87 @@ def test_the_end_does_not_wait_for_one_that_hangs(stalls: StalledPlugins) -> Non
     counted.wait_for(1)
 
     assert not listeners.settle(3600)
+
+
+def refuse_one_thread(patch: pytest.MonkeyPatch, name: str) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    patch.setattr(threading.Thread, "start", refuse)
+
+
+def test_one_whose_thread_cannot_start_keeps_no_other_from_being_told(
+    told: PluginRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    details: dict[str, bool] = {}
+    counted = Counted()
+    listeners = told.health_listeners(counted)
+    refuse_one_thread(monkeypatch, "lmcache-tell-good")  # the first of them; each of the others raises
+    listeners.tell(report=type("Report", (), {"details": details})())
+
+    assert listeners.settle(PATIENCE_S)
+    assert (sorted(counted.names), details) == (["good", "late_coroutine", "late_exit", "late_told"], {})
+
+
+def test_it_is_counted_logged_and_told_at_the_next_change(
+    stalls: StalledPlugins, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalls.let_go()
+    counted = Counted()
+    listeners = stalls.load("stalls_when_told", limit_s=60).registry.health_listeners(counted)
+    with monkeypatch.context() as patch:
+        refuse_one_thread(patch, "lmcache-tell-stalls_when_told")
+        listeners.tell(report=report(0))
+    assert (counted.names, stalls.module.TOLD) == (["stalls_when_told"], [])
+    listeners.tell(report=report(1))
+
+    assert listeners.settle(PATIENCE_S)
+    assert [one.reason for one in stalls.module.TOLD] == ["0", "1"]
+    no_thread = "RuntimeError: can't start new thread"
+    assert caplog.messages == [
+        f"{WHO}hook {HOOK} is not called before the next change: starting its thread raised {no_thread}"
+    ]
+
+
+FORKS = """
+    import os, threading
+    from types import SimpleNamespace
+    from lmcache_core.registry.listener import Listener, Listeners
+
+    called, free, held = threading.Event(), threading.Event(), threading.Event()
+
+    def hook(name, arguments):
+        called.set()
+        free.wait()
+
+    def hold(lock):
+        with lock:
+            held.set()
+            free.wait()
+
+    plugin = SimpleNamespace(found=SimpleNamespace(name="acme"), hooks=SimpleNamespace(call=hook))
+    listener = Listener(plugin, "told", limit_s=600, on_error=print)
+    listener.tell({})
+    called.wait()
+    threading.Thread(target=hold, args=(listener._changed,), daemon=True).start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        print(Listeners([listener]).settle(2), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    free.set()
+    print(Listeners([listener]).settle(60), flush=True)
+"""
+
+
+def test_a_forked_child_waits_for_no_call_of_its_parent() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(FORKS)], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert run.stdout.splitlines() == ["True", "True"], run.stderr
