@@ -104,7 +104,7 @@ class Engine:
 
     def answer(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[str | list[int]],
         tokens: int = 6,
         *,
         salt: str | None = None,
@@ -113,7 +113,7 @@ class Engine:
         """Answer prompts together at temperature 0.
 
         Args:
-            prompts: Texts.
+            prompts: Texts, or numbers of tokens.
             tokens: How many to generate for each.
             salt: The tenant's.
             adapter: Name and folder of a LoRA adapter.

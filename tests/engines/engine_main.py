@@ -54,13 +54,16 @@ def main(line: Connection) -> None:
 
 
 def answer(
-    llm: Any, *, prompts: list[str], tokens: int, salt: str | None, adapter: tuple[str, str] | None
+    llm: Any, *, prompts: list[str | list[int]], tokens: int, salt: str | None, adapter: tuple[str, str] | None
 ) -> list[dict[str, Any]]:
     """Answer prompts together at temperature 0, with a LoRA adapter's name and folder or without one."""
     from vllm import SamplingParams
     from vllm.lora.request import LoRARequest
 
-    asked: list[Any] = [{"prompt": prompt, **({"cache_salt": salt} if salt else {})} for prompt in prompts]
+    further = {"cache_salt": salt} if salt else {}
+    asked: list[Any] = [
+        {"prompt" if isinstance(prompt, str) else "prompt_token_ids": prompt, **further} for prompt in prompts
+    ]
     outputs = llm.generate(
         asked,
         SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True),

@@ -66,6 +66,10 @@ def plans(*, store: Path, redis_url: str, server_address: str) -> dict[str, Sett
             "windows",
             {"enable_prefix_caching": True, "num_gpu_blocks_override": 66, "max_num_batched_tokens": 160},
         ),
+        # Room for one of two long prompts and a part of the other.
+        "windows, little room": Settings(
+            keys(), "windows", {"num_gpu_blocks_override": 68, "max_num_batched_tokens": 512}
+        ),
         "windows as full attention": Settings(kept, "windows", {"disable_hybrid_kv_cache_manager": True}),
         "latent, plain": Settings(None, "latent"),
         "latent": Settings(kept, "latent"),

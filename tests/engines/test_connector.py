@@ -166,8 +166,8 @@ def test_windowed_layers_need_loads_beside_the_steps(
 ) -> None:
     assert_neutral(pair_of(vllm_config({"lmcache.async_load": False}), spec=SlidingWindowSpec))
     assert (
-        "lmcache-core: nothing is cached, as vllm: the model has sliding windows, whose loads can be undone only "
-        "beside the steps; set lmcache.async_load to true"
+        "lmcache-core: nothing is cached, as vllm: the model has sliding windows or several groups of layers, whose "
+        "loads can be undone only beside the steps; set lmcache.async_load to true"
     ) in caplog.messages
 
 
@@ -177,8 +177,8 @@ def test_windowed_layers_need_a_vllm_that_computes_a_request_again(
     monkeypatch.delattr(KVConnectorBase_V1, "get_transfer_results")
     assert_neutral(pair_of(vllm_config(), spec=SlidingWindowSpec))
     assert (
-        "lmcache-core: nothing is cached, as vllm: the model has sliding windows, and this version of vllm cannot be "
-        "told that a request's load failed; upgrade vllm"
+        "lmcache-core: nothing is cached, as vllm: the model has sliding windows or several groups of layers, and this "
+        "version of vllm cannot be told that a request's load failed; upgrade vllm"
     ) in caplog.messages
 
 

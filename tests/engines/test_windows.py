@@ -48,6 +48,12 @@ def again(cold: Engine, cold_answers: list[Answer], open_engine: Callable[[str],
     return open_engine("windows, again")
 
 
+@pytest.fixture(scope="module")
+def crowded(again: Engine, open_engine: Callable[[str], Engine]) -> Engine:
+    del again
+    return open_engine("windows, little room")
+
+
 def test_the_prompts_outgrow_the_window(expected: list[Answer]) -> None:
     assert min(answer.prompt_tokens for answer in expected[: len(LONG)]) > 4 * WINDOW_TOKENS
 
@@ -125,10 +131,29 @@ def test_whole_prompts_and_preempted_requests_change_no_token(
     assert again.ask("leaks") == NOTHING_LEFT
 
 
-def test_the_same_model_without_vllms_hybrid_manager_shares_no_chunk(
-    again: Engine, expected: list[Answer], tokens_of: TokensOf, open_engine: Callable[[str], Engine]
+@pytest.mark.parametrize("ends", ["well", "badly"])
+def test_loads_leave_each_other_room_to_be_computed(
+    ends: str, crowded: Engine, cold: Engine, tokens_of: TokensOf
 ) -> None:
-    del again  # engines start in their order
+    """Two prompts whose windows' blocks fit at once, and which could never be computed side by side."""
+    first = 100 if ends == "well" else 5000
+    prompts = [[first + 7 * prompt + place for place in range(1000)] for prompt in range(2)]
+    expected = tokens_of(cold.answer(prompts))
+    crowded.answer([prompt[:513] for prompt in prompts])
+    if ends == "badly":
+        crowded.ask("shorten_loads")
+    try:
+        answers = crowded.answer(prompts)
+    finally:
+        crowded.ask("mend")
+    assert tokens_of(answers) == expected
+    assert max(answer.cached_tokens for answer in answers) == 512
+
+
+def test_the_same_model_without_vllms_hybrid_manager_shares_no_chunk(
+    crowded: Engine, expected: list[Answer], tokens_of: TokensOf, open_engine: Callable[[str], Engine]
+) -> None:
+    del crowded  # engines start in their order
     engine = open_engine("windows as full attention")
     first, second = engine.answer(LONG, GROWING_TOKENS), engine.answer(LONG, GROWING_TOKENS)
     assert tokens_of(first) == tokens_of(second) == tokens_of(expected[: len(LONG)])

@@ -189,17 +189,15 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         taken = self._border.call("get_finished", lambda: side.take_ended(plan), _UNKNOWN)
         ended = side.desk.take() if taken is None else taken  # what has ended must be told
         self._bad_blocks |= ended.bad_blocks
-        self._failed |= ended.failed
+        if self._card.whole:
+            self._failed |= ended.failed
         return None, (ended.done or None) if self._options.async_load else None
 
     def get_transfer_results(self, finished_req_ids: set[str]) -> Any:
         """Give the requests whose loads have ended; those of windowed models that fell short are computed whole."""
         _, received = self.get_finished(finished_req_ids)
         failed, self._failed = self._failed, set()
-        whole = any(self._card.windows)
-        return contract.KVConnectorTransferResults(
-            finished_recving=received or set(), failed_recving=failed if whole else set()
-        )
+        return contract.KVConnectorTransferResults(finished_recving=received or set(), failed_recving=failed)
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         """Give the blocks that vLLM must compute after all, of the loads that `get_finished` has told."""
@@ -318,7 +316,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         device = next(iter(kv_caches.values())).device.type
         machine = f"cpu-{torch.backends.cpu.get_cpu_capability()}" if device == "cpu" else device
         facts = cache_facts(self._vllm_config, self._kv_cache_config, kv_caches, machine)
-        if any(facts.windows):
+        if facts.whole:
             _check_whole_loads(self._options)
         tensors = [kv_caches[name] for name in facts.layer_names]
 
@@ -338,7 +336,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
             block_tokens=facts.block_tokens,
             threaded=self._options.async_load,
             tally=self._tally,
-            whole=any(facts.windows),
+            whole=facts.whole,
         )
         self._card = WorkerCard(
             layout=facts.layout,
@@ -348,6 +346,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
             world_size=rank.world_size,
             block_tokens=facts.block_tokens,
             windows=facts.windows,
+            blocks=facts.num_blocks,
             address=self._cache.address,
             plugins=self._cache.plugins,
         )
@@ -372,21 +371,23 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
             options=self._options,
             tally=self._tally,
             windows=cards[0].windows,
+            blocks=min(card.blocks for card in cards),
         )
 
 
 def _check_whole_loads(options: ConnectorOptions) -> None:
-    """Refuse to serve windowed layers where a load that falls short could not be undone.
+    """Refuse to serve windowed layers, or several groups, where a load that falls short could not be undone.
 
-    In a part of such a request the last tokens lack what they attend to: it must be computed from its first token on.
+    In a part of a windowed request the last tokens lack what they attend to: it must be computed from its first token
+    on. Of several groups, vLLM cannot be told of single blocks.
     """
     if not hasattr(KVConnectorBase_V1, "get_transfer_results"):
         raise LayoutError(
-            "vllm: the model has sliding windows, and this version of vllm cannot be told that a request's load "
-            "failed; upgrade vllm"
+            "vllm: the model has sliding windows or several groups of layers, and this version of vllm cannot be told "
+            "that a request's load failed; upgrade vllm"
         )
     if not options.async_load:
         raise LayoutError(
-            f"vllm: the model has sliding windows, whose loads can be undone only beside the steps; "
-            f"set {PREFIX}async_load to true"
+            f"vllm: the model has sliding windows or several groups of layers, whose loads can be undone only beside "
+            f"the steps; set {PREFIX}async_load to true"
         )

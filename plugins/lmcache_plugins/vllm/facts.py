@@ -23,7 +23,7 @@ _SERVED_QUANTIZATION = (0, 1)
 """vLLM's ``KVQuantMode``: none, and fp8 with one scale a tensor, which the model's configuration fixes."""
 
 
-_SHAPE = ("num_kv_heads", "head_size", "dtype", "block_size")
+_SHAPE = ("num_kv_heads", "head_size", "head_size_v", "dtype", "kv_quant_mode", "block_size")
 """What all layers must have alike."""
 
 _MOVED_BY_LENGTH = ('"longrope"', '"su"', '"llama4')
@@ -58,6 +58,11 @@ class CacheFacts:
     def windows(self) -> tuple[int, ...]:
         """Tokens that each group attends to, 0 for all."""
         return tuple(group.window_tokens for group in self.layout.groups)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a load that falls short is of no use, or vLLM cannot be told of single blocks."""
+        return len(self.windows) > 1 or any(self.windows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,6 +135,7 @@ class WorkerCard:
         world_size: Ranks that split the KV.
         block_tokens: vLLM's block size.
         windows: Tokens that each group of layers attends to, 0 for all.
+        blocks: In vLLM's pool.
         address: Where lookups in its own cache are answered; ``""`` where a server has the cache.
         reason: Why it serves nothing; ``""`` where it does.
         plugins: Of lmcache-core, those in force in the worker; empty where it did not say.
@@ -147,6 +148,12 @@ class WorkerCard:
     world_size: int = 1
     block_tokens: int = 1
     windows: tuple[int, ...] = (0,)
+    blocks: int = 0
     address: str = ""
     reason: str = ""
     plugins: PluginSet = field(default_factory=PluginSet)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a load that falls short is of no use, or vLLM cannot be told of single blocks."""
+        return len(self.windows) > 1 or any(self.windows)

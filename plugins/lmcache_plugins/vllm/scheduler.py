@@ -12,6 +12,7 @@ import numpy as np
 from lmcache_plugins.vllm.lookups import Lookups, Pending
 from lmcache_plugins.vllm.options import ConnectorOptions
 from lmcache_plugins.vllm.records import BlockIds, LoadOrder, RequestView, SaveOrder, Scheduled, Tokens
+from lmcache_plugins.vllm.room import Room
 from lmcache_plugins.vllm.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class _Tracked:
     block_ids: list[list[int]] = field(default_factory=list)
     stored_tokens: int = 0
     seen_tokens: int = 0
+    found_tokens: int | None = None
     given_tokens: int = 0
     lookup: Pending | None = None
     missed_at_s: float = -_MISS_KEPT_S
@@ -51,6 +53,7 @@ class SchedulerSide:
         options: The connector's.
         tally: Counts.
         windows: Tokens that each group of layers attends to, 0 for all.
+        blocks: In vLLM's pool.
         clock: Monotonic seconds.
     """
 
@@ -62,10 +65,13 @@ class SchedulerSide:
         options: ConnectorOptions,
         tally: Tally,
         windows: Sequence[int] = (0,),
+        blocks: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lookups = lookups
         self._window_tokens = min((window for window in windows if window), default=0)
+        room = Room(blocks=blocks, block_tokens=block_tokens, groups=len(windows))
+        self._room = room if self._window_tokens else None
         self._block_tokens = block_tokens
         self._options = options
         self._tally = tally
@@ -97,6 +103,7 @@ class SchedulerSide:
         found = self._found(tracked)
         if found is None:
             return None, False
+        tracked.found_tokens = found
         tracked.asked_tokens = computed_tokens
         new_tokens = min(found, limit) - computed_tokens
         if new_tokens <= 0:
@@ -104,6 +111,8 @@ class SchedulerSide:
                 tracked.missed_at_s = self._clock()
             self._give_up(tracked)
             return 0, False
+        if self._room is not None and not self._room.has(len(view.tokens)):
+            return None, False
         return new_tokens, self._options.async_load
 
     def allocated(self, request_id: str, block_ids: BlockIds, external_tokens: int) -> bool:
@@ -122,6 +131,8 @@ class SchedulerSide:
         tracked.lookup = None  # what it promised is the load's now
         tracked.loaded_at = view.preemptions
         order = self._load_order(tracked, block_ids, external_tokens)
+        if self._room is not None:
+            self._room.take(request_id, len(view.tokens))
         self._tally.add("hit_tokens", external_tokens)
         self._loads.append(order)  # last: after an error before it, the caller dooms the request instead
         return True
@@ -129,6 +140,8 @@ class SchedulerSide:
     def doom(self, request_id: str, block_ids: BlockIds) -> None:
         """Have blocks reported as not loaded that vLLM takes for promised: it must neither use them nor wait."""
         order = LoadOrder(request_id=request_id, tokens=_NO_TOKENS, block_ids=tuple(block_ids), first_block=0)
+        if self._room is not None:
+            self._room.take(request_id, order.blocks * self._block_tokens)
         self._loads.append(order)
 
     # -- each step ------------------------------------------------------------
@@ -143,6 +156,8 @@ class SchedulerSide:
         chunk_tokens = self._lookups.chunk_tokens if self._options.saves else 0
         orders = []
         for one in scheduled:
+            if self._room is not None:
+                self._room.leave(one.request_id)
             tracked = self._tracked.get(one.request_id)
             if tracked is not None and not tracked.view.refusal:
                 _take_blocks(tracked, one)
@@ -160,6 +175,8 @@ class SchedulerSide:
     def forget(self, request_ids: Iterable[str]) -> None:
         """Forget requests that have finished; those that are forgotten already are no error."""
         for request_id in request_ids:
+            if self._room is not None:
+                self._room.leave(request_id)
             tracked = self._tracked.pop(request_id, None)
             if tracked is not None:
                 self._give_up(tracked)
@@ -280,7 +297,8 @@ class SchedulerSide:
 
 def _take_blocks(tracked: _Tracked, one: Scheduled) -> None:
     if one.replaces:
-        tracked.given_tokens = one.computed_tokens
+        # What vLLM has itself is not known to be kept where the lookup did not find it.
+        tracked.given_tokens = one.computed_tokens if tracked.found_tokens is None else tracked.found_tokens
     if one.replaces or not tracked.block_ids:
         tracked.block_ids = [list(ids) for ids in one.block_ids]
         return

@@ -62,13 +62,14 @@ class Scheduler:
 
     def __init__(self, found: int | None = 0, **options: Any) -> None:
         self.answers, self.tally, self.clock = Answers(found), Tally(), Clock()
-        windows = options.pop("windows", (0,))
+        windows, blocks = options.pop("windows", (0,)), options.pop("blocks", 0)
         self.side = SchedulerSide(
             self.answers,
             block_tokens=BLOCK_TOKENS,
             options=ConnectorOptions(**options),
             tally=self.tally,
             windows=windows,
+            blocks=blocks,
             clock=self.clock,
         )
 

@@ -224,8 +224,9 @@ def test_layers_that_are_grouped_otherwise_are_another_format() -> None:
 
 def test_a_hybrid_model_of_several_shapes_is_refused() -> None:
     assert refusal(SlidingWindowSpec(head_size=32), FullAttentionSpec()) == (
-        "vllm: num_kv_heads, head_size, dtype, block_size of the layers are (3, 32, torch.float32, 32) and "
-        "(3, 64, torch.float32, 32); a chunk holds layers of one shape only"
+        "vllm: num_kv_heads, head_size, head_size_v, dtype, kv_quant_mode, block_size of the layers are "
+        "(3, 32, None, torch.float32, 0, 32) and (3, 64, None, torch.float32, 0, 32); "
+        "a chunk holds layers of one shape only"
     )
 
 

@@ -348,7 +348,7 @@ def test_a_rest_of_one_token_is_not_kept() -> None:
 
 
 def test_of_a_windowed_model_the_last_token_is_not_loaded() -> None:
-    scheduler = Scheduler(found=16, windows=(0, 6))
+    scheduler = Scheduler(found=16, windows=(0, 6), blocks=100)
     assert scheduler.match(16) == (15, True)
     scheduler.side.allocated("r", [[9, 8, 7, 6], [0, 0, 5, 4]], 15)
     (order,) = scheduler.side.take_loads()
@@ -388,8 +388,56 @@ def test_a_chunk_that_a_window_has_left_in_part_is_counted_and_not_kept() -> Non
     assert scheduler.tally.take() == {"unkept_tokens": 8}
 
 
-def test_what_was_loaded_is_not_counted_as_not_kept() -> None:
-    scheduler = Scheduler(windows=(0, 3))
+@pytest.mark.parametrize(("found", "unkept"), [(16, None), (8, 8)])
+def test_what_vllm_has_and_the_cache_has_not_is_counted(found: int, unkept: int | None) -> None:
+    scheduler = Scheduler(found=found, windows=(0, 3), blocks=100)
     scheduler.match(24)
     (order,) = scheduler.side.saves(step(8, computed=16, blocks=range(1, 7), replaces=True, groups=2))
-    assert (order.first_block, "unkept_tokens" in scheduler.tally.take()) == (3, False)
+    assert (order.first_block, scheduler.tally.take().get("unkept_tokens")) == (3, unkept)
+
+
+def test_of_what_was_not_looked_up_nothing_is_counted() -> None:
+    scheduler = Scheduler(windows=(0, 3), blocks=100)
+    assert scheduler.match(24, computed=20) == (0, False)
+    scheduler.side.saves(step(4, computed=20, blocks=range(1, 7), replaces=True, groups=2))
+    assert scheduler.tally.take() == {}
+
+
+def test_a_load_waits_while_others_may_need_the_room() -> None:
+    """In two groups of blocks of 4, a request of 16 tokens may need 12 blocks."""
+    scheduler = Scheduler(found=16, windows=(0, 6), blocks=24)
+    scheduler.match(16, request_id="a")
+    scheduler.side.allocated("a", [[9, 8, 7, 6], [0, 0, 5, 4]], 15)
+    assert scheduler.match(16, request_id="b") == (None, False)
+    scheduler.side.saves([Scheduled("a", 15, 1, ([9, 8, 7, 6], [0, 0, 5, 4]), replaces=True)])
+    assert scheduler.match(16, request_id="b") == (15, True)
+
+
+@pytest.mark.parametrize("blocks", [25, 1])
+def test_a_load_begins_where_there_is_room_or_none_other(blocks: int) -> None:
+    scheduler = Scheduler(found=16, windows=(0, 6), blocks=blocks)
+    assert scheduler.match(16, request_id="a") == (15, True)
+    scheduler.side.allocated("a", [[9, 8, 7, 6], [0, 0, 5, 4]], 15)
+    assert scheduler.match(16, request_id="b") == ((15, True) if blocks == 25 else (None, False))
+
+
+def test_a_request_that_is_gone_needs_no_room() -> None:
+    scheduler = Scheduler(found=16, windows=(0, 6), blocks=10)
+    for end in (lambda: scheduler.side.finished("a"), lambda: scheduler.side.forget(["a"])):
+        scheduler.match(16, request_id="a")
+        scheduler.side.allocated("a", [[9, 8, 7, 6], [0, 0, 5, 4]], 15)
+        end()
+    assert scheduler.match(16, request_id="b") == (15, True)
+
+
+def test_a_load_that_could_not_be_ordered_needs_room_too() -> None:
+    scheduler = Scheduler(found=16, windows=(0, 6), blocks=10)
+    scheduler.side.doom("stranger", [[9, 8, 7, 6], [0, 0, 5, 4]])
+    assert scheduler.match(16, request_id="b") == (None, False)
+
+
+def test_full_attention_needs_no_such_room() -> None:
+    scheduler = Scheduler(found=16, blocks=2)
+    scheduler.match(16, request_id="a")
+    scheduler.side.allocated("a", [[9, 8, 7, 6]], 16)
+    assert scheduler.match(16, request_id="b") == (16, True)
