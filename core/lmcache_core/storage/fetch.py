@@ -16,6 +16,7 @@ from lmcache_core.memory.arena import Arena, Block
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.breaker import Permit
 from lmcache_core.storage.guard import GuardedTier
+from lmcache_core.storage.run import ChunkRun
 
 _BATCH_BYTES = 8 << 20
 """One worker's share: large chunks travel alone, small ones together."""
@@ -36,17 +37,40 @@ Plan: TypeAlias = tuple[TierRun, ...]
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """What a lookup was about, and where it found what is not in tier 0."""
+    """What a lookup found, and where it found what is not in tier 0.
+
+    Of what it did not find, it keeps the last digest alone: a lookup may ask for far more chunks than there are.
+    """
 
     digests: Sequence[bytes]
+    """Of the leading chunks that were found."""
     plan: Plan
     resident: int
     """Leading chunks that were in tier 0."""
+    asked: int
+    """Chunks that were looked up."""
+    end: bytes
+    """Digest of the last of those."""
+
+    @classmethod
+    def of(cls, run: ChunkRun, plan: Plan, resident: int) -> Promised:
+        """Tell what was found of a run that has chunks."""
+        found = plan[-1].stop if plan else resident
+        return cls(run.digests[:found], plan, resident, len(run.digests), run.digests[-1])
 
     @property
     def chunks(self) -> int:
         """Leading chunks that were found."""
-        return self.plan[-1].stop if self.plan else self.resident
+        return len(self.digests)
+
+    def serves(self, run: ChunkRun) -> bool:
+        """Whether a fetch of this run is one of what was looked up; digests are chained.
+
+        A run that ends behind what was found, and before what was asked for, is not known to be.
+        """
+        if len(run.digests) <= len(self.digests):
+            return run.continues(self.digests)
+        return len(run.digests) >= self.asked and run.digests[self.asked - 1] == self.end
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,7 @@ class StorageManager:
         except BaseException:
             lease.release()
             raise
-        promised = Promised(run.digests, plan, len(lease.blocks))
-        promise = self._promises.add(request, lease, promised) if promised.chunks else None
-        return Found(promised.resident, promised.chunks, promise)
+        return self._promise(run, request, lease, plan, len(lease.blocks))
 
     def lookup_resident(self, run: ChunkRun, request: Request) -> Found | None:
         """Look up as `lookup` does if no further tier need be asked; None, and nothing held, if one must."""
@@ -89,9 +87,7 @@ class StorageManager:
         if len(blocks) < len(run.digests) and not all(tier.is_open() for tier in self.tiers):
             self._arena.release(blocks)
             return None
-        promised = Promised(run.digests, (), len(blocks))
-        promise = self._promises.add(request, Lease(self._arena, blocks), promised) if blocks else None
-        return Found(len(blocks), len(blocks), promise)
+        return self._promise(run, request, Lease(self._arena, blocks), (), len(blocks))
 
     def prefetch(self, run: ChunkRun, request: Request, *, deadline: float) -> Found:
         """Look up and load what the further tiers have; the promise then holds every chunk in memory."""
@@ -107,14 +103,20 @@ class StorageManager:
         except BaseException:
             self._arena.release(held)
             raise
-        promised = Promised(run.digests, (), len(held))
-        promise = self._promises.add(request, Lease(self._arena, held), promised) if held else None
-        return Found(local_chunks, len(held), promise)
+        return self._promise(run, request, Lease(self._arena, held), (), local_chunks)
+
+    def _promise(self, run: ChunkRun, request: Request, lease: Lease, plan: Plan, l1_chunks: int) -> Found:
+        """Keep what a lookup found for its retrieve, which is then late for none before it."""
+        self._lapsed.forget(request)
+        if not lease.blocks and not plan:
+            return Found(0, 0)
+        promised = Promised.of(run, plan, len(lease.blocks))
+        return Found(l1_chunks, promised.chunks, self._promises.add(request, lease, promised))
 
     def is_resident(self, run: ChunkRun, request: Request | None) -> bool:
         """Whether a fetch for this request, or a lookup where that is None, would ask no further tier."""
         promised = None if request is None else self._promises.plan_of(request)
-        if promised is not None and run.continues(promised.digests):
+        if promised is not None and promised.serves(run):
             return not promised.plan
         return self.local.has_run(run.digests) or all(tier.is_open() for tier in self.tiers)
 
@@ -180,7 +182,7 @@ class StorageManager:
     def _take(self, run: ChunkRun, request: Request) -> Promise[Promised] | None:
         """Take the request's promise; one of other tokens, under a name used twice, is given up."""
         promise = self._promises.take(request)
-        if promise is not None and not run.continues(promise.plan.digests):
+        if promise is not None and not promise.plan.serves(run):
             promise.lease.release()
             return None
         return promise
@@ -221,6 +223,7 @@ class StorageManager:
     def release(self, request: Request) -> bool:
         """Give up a lookup's promise; False if there is none."""
         promise = self._promises.take(request)
+        self._lapsed.forget(request)
         if promise is not None:
             promise.lease.release()
         return promise is not None
@@ -285,10 +288,9 @@ class StorageManager:
 
     def sweep(self) -> int:
         """Release the leases that nobody came for; give how many."""
-        expired = self._promises.expire()
-        self._lapsed.note(expired)
-        self._metrics.expired_leases.inc(len(expired))
-        return len(expired)
+        expired = self._lapsed.sweep(self._promises)
+        self._metrics.expired_leases.inc(expired)
+        return expired
 
     def flush(self, timeout_s: float = 30.0) -> bool:
         """Wait for the write-behind of every tier; False when it takes too long."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.memory_store import LAYOUT, Rig, refuse
 from lmcache_core import BackendError, ChunkKey, Event, EventSubscriber, EventType, KVGroup, LoadResult
 from lmcache_core.contracts.key import hash_salt
 from lmcache_core.events.journal import TierName
+from lmcache_core.storage.fetch import Promised
 from lmcache_core.telemetry.attribution import architecture_of
 from lmcache_core.tokens.hashing import token_array
 
@@ -222,7 +224,10 @@ def test_late_retrieve_of_what_is_still_there_lacks_nothing(rig: Rig) -> None:
     rig.engine.lookup(range(16), request_id="late")
     rig.storage.sweep()
 
-    assert seen(rig, EventType.L1_READ_FAILED, of=lambda: rig.engine.retrieve(range(16), kv(16))) == []
+    def come_too_late() -> None:
+        rig.engine.retrieve(range(16), kv(16), request_id="late")
+
+    assert seen(rig, EventType.L1_READ_FAILED, of=come_too_late) == []
 
 
 def test_lookup_that_is_repeated_makes_up_for_an_expired_one(rig: Rig) -> None:
@@ -238,6 +243,63 @@ def test_lookup_that_is_repeated_makes_up_for_an_expired_one(rig: Rig) -> None:
         rig.engine.retrieve(range(16), kv(16), request_id="r")
 
     assert seen(rig, EventType.L1_READ_FAILED, of=look_twice) == []
+
+
+def test_retrieve_lacks_nothing_that_its_last_lookup_had_not_found(rig: Rig) -> None:
+    rig.storage._promises._ttl_s = 0.0
+    rig.stores[0].fault = refuse("store", error=BackendError("no"))
+    rig.engine.store(range(16), kv(16))
+    settle(rig)
+
+    def look_twice() -> None:
+        rig.engine.lookup(range(16), request_id="r")
+        rig.storage.sweep()
+        rig.engine.clear()
+        rig.engine.lookup(range(16), request_id="r")
+        rig.engine.retrieve(range(16), kv(16), request_id="r")
+
+    assert seen(rig, EventType.L1_READ_FAILED, of=look_twice) == []
+    assert rig.sample("num_short_tokens_total") == 0
+
+
+def test_retrieve_without_a_request_id_is_late_for_no_lookup(rig: Rig) -> None:
+    rig.storage._promises._ttl_s = 0.0
+    rig.stores[0].fault = refuse("store", error=BackendError("no"))
+    rig.engine.store(range(16), kv(16))
+    settle(rig)
+    rig.engine.lookup(range(16))
+    rig.storage.sweep()
+    rig.engine.clear()
+
+    assert seen(rig, EventType.L1_READ_FAILED, of=lambda: rig.engine.retrieve(range(16), kv(16))) == []
+    assert rig.sample("num_short_tokens_total") == 0
+
+
+def test_retrieve_in_the_midst_of_a_sweep_is_told_what_it_lost(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    promises = rig.storage._promises
+    promises._ttl_s = 0.0
+    rig.stores[0].fault = refuse("store", error=BackendError("no"))
+    rig.engine.store(range(16), kv(16))
+    settle(rig)
+    rig.engine.lookup(range(16), request_id="r")
+    late = threading.Thread(target=rig.engine.retrieve, args=(range(16), kv(16)), kwargs={"request_id": "r"})
+    expire = promises.expire
+
+    def expire_and_be_overtaken() -> list[tuple[Hashable, Promised]]:
+        expired = expire()
+        rig.engine.clear()
+        late.start()
+        late.join(0.2)  # so long as it takes if it does not wait for the sweep
+        return expired
+
+    def sweep() -> None:
+        rig.storage.sweep()
+        late.join()
+
+    monkeypatch.setattr(promises, "expire", expire_and_be_overtaken)
+    (told,) = seen(rig, EventType.L1_READ_FAILED, of=sweep)
+
+    assert told["keys"] == keys_of(rig, range(16))
 
 
 def test_batch_that_cannot_be_sealed_is_told_as_failed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
