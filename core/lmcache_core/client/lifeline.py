@@ -20,6 +20,13 @@ _GREETING_BYTES = 1
 _SHORTEST_TIMEOUT_S = 0.001  # 0 would mean not to wait at all
 
 
+class _Held(socket.socket):
+    """Is closed with its last reference, without the warning that a forgotten socket is worth."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Lifeline:
     """An open connection to the server's lifeline.
 
@@ -30,13 +37,12 @@ class Lifeline:
         connection: Connected and through the greeting.
     """
 
-    __slots__ = ("fd",)
+    __slots__ = ("_connection", "fd")
 
     def __init__(self, connection: socket.socket) -> None:
-        self.fd = connection.detach()
-
-    def __del__(self) -> None:
-        self.let_go()
+        self.fd = connection.fileno()
+        self._connection = _Held(connection.family, connection.type, connection.proto, connection.detach())
+        self._connection.setblocking(False)  # noqa: FBT003 - the standard library's own switch
 
     def end(self) -> str:
         """Say how the other side ended: `ENDED` or `DIED`; ``""`` while it lives.
@@ -47,20 +53,16 @@ class Lifeline:
         poll.register(self.fd, select.POLLIN)
         if not poll.poll(0):
             return ""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=self.fd)
         try:
-            word = connection.recv(len(LAST_WORD), socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            word = self._connection.recv(len(LAST_WORD), socket.MSG_PEEK)
         except OSError:
             word = b""
-        finally:
-            connection.detach()
         return ENDED if word == LAST_WORD else DIED
 
     def let_go(self) -> None:
         """Close it; by hand only in a forked child, whose copy would keep it open when the parent dies."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self.fd = -1
+        self._connection.close()
 
 
 def connect_lifeline(path: str, ticket: bytes, *, timeout_s: float) -> tuple[Lifeline, int]:
