@@ -180,7 +180,7 @@ class ServerCollector(Collector):
         yield refused
         yield CounterMetricFamily(
             "lmcache:server_dropped_answers",
-            "Answers dropped, as their client took none of those before",
+            "Answers dropped, as their client took none of those before or its connection had ended",
             value=self._tally.dropped_answers,
         )
         ended = CounterMetricFamily(

@@ -200,6 +200,26 @@ class Desk:
         holdings.tally.blocks_freed += freed
         log.info("session %d: %r %s; %d blocks were freed", session.ordinal, session.name, why, freed)
 
+    def take_back(self, lease: int) -> None:
+        """Free the blocks of a lease that its client was never told of; nothing where they are free already."""
+        for session in self.sessions.values():
+            blocks = session.abandon(lease)
+            if blocks >= 0:
+                self._tell_lost(session, blocks)
+                return
+
+    def _tell_lost(self, session: Session, blocks: int) -> None:
+        now_s = self._clock()
+        if now_s >= self._log_after_s.get("lost", 0.0):
+            self._log_after_s["lost"] = now_s + _LEAST_LOG_GAP_S
+            log.info(
+                "session %d: %r never got an answer; the %d blocks lent in it are taken back "
+                "(at most one such line in 10 s)",
+                session.ordinal,
+                session.name,
+                blocks,
+            )
+
     def lease_counts(self) -> tuple[int, int]:
         """Leases that are being filled, and that are being read. Any thread."""
         sessions = list(self.sessions.values())

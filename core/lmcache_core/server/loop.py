@@ -129,7 +129,7 @@ class ControlLoop:
             else:
                 reply = self._malformed(0, f"a message has one frame, and {frames} came")
             if reply is not None:
-                self._send(sender, reply)
+                self._send(desk, sender, reply)
             if began_s >= self._tidy_at_s:
                 self._look_around(desk)
 
@@ -137,15 +137,18 @@ class ControlLoop:
         self._tally.count_refusal(RefusalCode.MALFORMED)
         return Refused(call, RefusalCode.MALFORMED, sentence, self._boot_id)
 
-    def _send(self, sender: bytes, answer: Message) -> None:
+    def _send(self, desk: Desk, sender: bytes, answer: Message) -> None:
+        lease = getattr(answer, "lease", 0)
         try:
             frame = self._encode(answer)
         except WireError as error:
+            desk.take_back(lease)
+            lease = 0
             call = getattr(answer, "call", 0)
             frame = self._encode(
                 Refused(call, RefusalCode.INTERNAL, f"the answer cannot be sent: {error}", self._boot_id)
             )
-        self._say(sender, frame)  # never waits: what a frozen client does not take is dropped
+        self._say(sender, frame, lease)  # never waits: what a frozen client does not take is dropped
 
     def _look_around(self, desk: Desk) -> None:
         self._seen_s = time.monotonic()
@@ -155,7 +158,9 @@ class ControlLoop:
             for slow in calls.over():
                 answer = desk.settle(slow)
                 if answer is not None:
-                    self._send(slow.sender, answer)
+                    self._send(desk, slow.sender, answer)
+        while lease := self._switchboard.next_lost():
+            desk.take_back(lease)
         now_s = time.monotonic()
         if now_s >= self._tidy_at_s:
             self._tidy_at_s = now_s + _TIDY_GAP_S

@@ -11,15 +11,16 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lmcache_core.errors import WireError
 from lmcache_core.metrics.server import ServerTally
 from lmcache_core.server.hoard import Hoard
 from lmcache_core.server.listener import name_of
+from lmcache_core.server.peer import Peer
 from lmcache_core.server.spare import SpareFiles
-from lmcache_core.server.zmtp import WELCOME, Heard, Reader, frame
+from lmcache_core.server.zmtp import WELCOME, Heard, frame
 from lmcache_core.wire.messages import MOST_MESSAGE_BYTES
 
 log = logging.getLogger(__name__)
@@ -41,21 +42,6 @@ _PAUSE_S = 0.1
 """Rest after the system let nobody in, as it does when files run out."""
 
 _LEAST_LOG_GAP_S = 10.0
-
-
-class _Peer:
-    """One connection."""
-
-    __slots__ = ("came_s", "connection", "is_deaf", "missed", "name", "reader", "waiting")
-
-    def __init__(self, name: bytes, connection: socket.socket, came_s: float) -> None:
-        self.name = name
-        self.connection = connection
-        self.came_s = came_s
-        self.reader = Reader(name)
-        self.waiting = bytearray()
-        self.missed = 0
-        self.is_deaf = False
 
 
 class Switchboard:
@@ -89,10 +75,11 @@ class Switchboard:
         self._clock = clock
         self._hoard = Hoard(most_held_bytes)
         self._came: deque[Heard | None] = deque()
-        self._behind: deque[_Peer] = deque()
-        self._leaving: list[_Peer] = []
-        self._by_fd: dict[int, _Peer] = {}
-        self._by_name: dict[bytes, _Peer] = {}
+        self._behind: deque[Peer] = deque()
+        self._leaving: list[Peer] = []
+        self._lost: list[int] = []
+        self._by_fd: dict[int, Peer] = {}
+        self._by_name: dict[bytes, Peer] = {}
         self._last_name = 0
         self._paused_until_s = 0.0
         self._log_after_s: dict[str, float] = {}
@@ -150,11 +137,23 @@ class Switchboard:
                     self._take(peer, b"")
         return came.popleft() if came else None
 
-    def say(self, to: bytes, body: bytes) -> None:
-        """Send a message; never waits: what a frozen client does not take is dropped."""
+    def say(self, to: bytes, body: bytes, lease: int = 0) -> None:
+        """Send an answer; never waits: what a frozen client does not take, or one that is gone, is dropped.
+
+        Args:
+            to: Whom.
+            body: Of its one frame.
+            lease: Handed out in it; `next_lost` gives it where the client cannot have read that. 0 for none.
+        """
         peer = self._by_name.get(to)
         if peer is not None:
-            self._send(peer, frame(body))
+            self._send(peer, frame(body), lease)
+        else:
+            self._lose((lease,))
+
+    def next_lost(self) -> int:
+        """Give and forget a lease that was handed out in a dropped answer; 0 for none. A ring tells of them."""
+        return self._lost.pop() if self._lost else 0
 
     def tidy(self) -> None:
         """End connections that never got through their greeting, and let clients in again where that had to rest."""
@@ -232,7 +231,7 @@ class Switchboard:
         if connection.family == socket.AF_INET:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._last_name += 1
-        peer = _Peer(b"%d" % self._last_name, connection, self._clock())
+        peer = Peer(b"%d" % self._last_name, connection, self._clock())
         try:
             self._epoll.register(connection, select.EPOLLIN)
         except OSError as error:
@@ -246,13 +245,13 @@ class Switchboard:
         self._warn("turned_away", f"{name_of(connection)} is turned away: {why}")
         connection.close()
 
-    def _attend(self, peer: _Peer, events: int) -> None:
+    def _attend(self, peer: Peer, events: int) -> None:
         if events & select.EPOLLOUT and peer.waiting:
             self._send_waiting(peer)
         if events & ~select.EPOLLOUT:
             self._hear(peer)
 
-    def _hear(self, peer: _Peer) -> None:
+    def _hear(self, peer: Peer) -> None:
         if peer.reader.is_behind:
             return  # its turn comes
         try:
@@ -266,7 +265,7 @@ class Switchboard:
             return
         self._take(peer, bytes(self._buffer[:size]))
 
-    def _take(self, peer: _Peer, data: bytes) -> None:
+    def _take(self, peer: Peer, data: bytes) -> None:
         answers: list[bytes] = []
         came, reader = self._came, peer.reader
         before, fault = len(came), ""
@@ -283,56 +282,64 @@ class Switchboard:
         if reader.held_bytes or self._hoard.total_bytes:
             self._weigh(peer, anew=len(came) > before and not peer.waiting)
 
-    def _send(self, peer: _Peer, raw: bytes) -> None:
+    def _send(self, peer: Peer, raw: bytes, lease: int | None = None) -> None:
+        """Send a message, or keep what cannot be sent yet; `lease` is None where it is no answer."""
         if peer.is_deaf:
+            self._lose((lease,))
             return
         if peer.waiting:
             if len(peer.waiting) < _MOST_WAITING_BYTES:
-                peer.waiting += raw
+                peer.waiting.put(raw, lease)
                 self._weigh(peer)
             else:
-                self._miss(peer)
+                self._miss(peer, lease)
             return
         try:
             sent = peer.connection.send(raw, socket.MSG_NOSIGNAL)
         except BlockingIOError:
             sent = 0
-        except ConnectionError:
-            self._go_deaf(peer)
-            return
-        except OSError:
-            self._drop(peer)
+        except OSError as error:
+            peer.waiting.put(raw, lease)
+            self._give_up(peer, error)
             return
         if sent < len(raw):
-            peer.waiting += raw[sent:]
+            peer.waiting.put(raw, lease, sent=sent)
             self._epoll.modify(peer.connection, select.EPOLLIN | select.EPOLLOUT)
             self._weigh(peer)
 
-    def _send_waiting(self, peer: _Peer) -> None:
+    def _send_waiting(self, peer: Peer) -> None:
         try:
-            sent = peer.connection.send(peer.waiting, socket.MSG_NOSIGNAL)
+            peer.waiting.send(peer.connection)
         except BlockingIOError:
             return
-        except ConnectionError:
-            self._go_deaf(peer)
+        except OSError as error:
+            self._give_up(peer, error)
             return
-        except OSError:
-            self._drop(peer)
-            return
-        del peer.waiting[:sent]
         self._weigh(peer)
         if not peer.waiting:
             self._epoll.modify(peer.connection, select.EPOLLIN)
 
-    def _go_deaf(self, peer: _Peer) -> None:
+    def _give_up(self, peer: Peer, error: OSError) -> None:
         """Say nothing more to it, but read what it said before, as that a lease is over; the end of that ends it."""
+        if not isinstance(error, ConnectionError):
+            self._drop(peer)
+            return
         peer.is_deaf = True
-        peer.waiting.clear()
+        self._lose(peer.waiting.empty())
         self._weigh(peer)
         self._epoll.modify(peer.connection, select.EPOLLIN)
 
-    def _miss(self, peer: _Peer) -> None:
-        self._tally.dropped_answers += 1
+    def _lose(self, leases: Iterable[int | None]) -> None:
+        """Count answers that no client can have read, and have what they handed out given back."""
+        for lease in leases:
+            if lease is not None:
+                self._tally.dropped_answers += 1
+                if lease:
+                    self._lost.append(lease)
+                    self.ring()
+
+    def _miss(self, peer: Peer, lease: int | None) -> None:
+        self._lose((lease,))
         peer.missed += 1
         self._warn(
             "missed",
@@ -340,7 +347,7 @@ class Switchboard:
             f"and {peer.missed} more have been dropped",
         )
 
-    def _weigh(self, peer: _Peer, *, anew: bool = False) -> None:
+    def _weigh(self, peer: Peer, *, anew: bool = False) -> None:
         """Take in what a connection makes us keep, and end others or itself where that is too much."""
         hoard = self._hoard
         if peer.name in self._by_name:
@@ -354,7 +361,7 @@ class Switchboard:
                 f"and its {hoard.held_bytes(name)} bytes have been there the longest",
             )
 
-    def _end(self, peer: _Peer, kind: str, why: str, *, at_once: bool = True) -> None:
+    def _end(self, peer: Peer, kind: str, why: str, *, at_once: bool = True) -> None:
         """End a connection for a reason to count and tell; behind what it has said, where not at once."""
         self._tally.count_ended(kind)
         self._warn(kind, f"the connection of {name_of(peer.connection)} is ended: {why}")
@@ -364,12 +371,13 @@ class Switchboard:
         else:
             self._leaving.append(peer)
 
-    def _drop(self, peer: _Peer) -> None:
+    def _drop(self, peer: Peer) -> None:
         if self._by_name.pop(peer.name, None) is not None:
             self._hoard.note(peer.name, 0)
             del self._by_fd[peer.connection.fileno()]
             self._epoll.unregister(peer.connection)
             peer.connection.close()
+            self._lose(peer.waiting.empty())
 
     def _warn(self, kind: str, sentence: str) -> None:
         now_s = self._clock()
