@@ -22,7 +22,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorProm
 from lmcache_core import ConfigError, LayoutError, LMCacheError
 from lmcache_plugins.vllm.border import Border
 from lmcache_plugins.vllm.exposed import Exposed
-from lmcache_plugins.vllm.facts import cache_facts, check_block_bytes, rank_facts
+from lmcache_plugins.vllm.facts import CacheFacts, cache_facts, check_block_bytes, rank_facts
 from lmcache_plugins.vllm.loads import Ended
 from lmcache_plugins.vllm.opened import OpenedCache, OpenedLookups, open_cache, open_lookups
 from lmcache_plugins.vllm.options import PREFIX, ConnectorOptions, read_options
@@ -316,8 +316,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         device = next(iter(kv_caches.values())).device.type
         machine = f"cpu-{torch.backends.cpu.get_cpu_capability()}" if device == "cpu" else device
         facts = cache_facts(self._vllm_config, self._kv_cache_config, kv_caches, machine)
-        if facts.whole:
-            _check_whole_loads(self._options)
+        _check_whole_loads(facts, self._options)
         tensors = [kv_caches[name] for name in facts.layer_names]
 
         def make_adapter(chunk_tokens: int) -> PagedAdapter:
@@ -375,12 +374,14 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
         )
 
 
-def _check_whole_loads(options: ConnectorOptions) -> None:
+def _check_whole_loads(facts: CacheFacts, options: ConnectorOptions) -> None:
     """Refuse to serve windowed layers, or several groups, where a load that falls short could not be undone.
 
     In a part of a windowed request the last tokens lack what they attend to: it must be computed from its first token
     on. Of several groups, vLLM cannot be told of single blocks.
     """
+    if not facts.whole:
+        return
     if not hasattr(KVConnectorBase_V1, "get_transfer_results"):
         raise LayoutError(
             "vllm: the model has sliding windows or several groups of layers, and this version of vllm cannot be told "
