@@ -129,8 +129,7 @@ def test_a_frozen_server_keeps_no_call_past_its_deadline(stage: OverTheWire) -> 
         stage.server.resume()
 
         assert took_s < 2.5
-        assert until(client.is_healthy)
-        assert client.retrieve(tokens, kv_of(tokens)).all()
+        assert until(lambda: client.retrieve(tokens, kv_of(tokens)).all())  # it has half a second, on any machine
     assert until(lambda: stage.held() == (0, 0)), stage.held()
 
 
