@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shutil
 import signal
 import socket
@@ -161,6 +162,7 @@ class RedisServer:
         """Freeze it: the kernel still accepts connections and bytes, nobody answers."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # it may go on for a moment
 
     def resume(self) -> None:
         """Let it go on."""
