@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from lmcache_core.contracts.event import EventSubscriber
 from lmcache_core.contracts.message import UsageMessage
 from lmcache_core.contracts.metric import TelemetryContext
+from lmcache_core.errors import PluginError
 from lmcache_core.events.bus import EventBus
 from lmcache_core.loading import Loaded
 from lmcache_core.storage.manager import StorageManager
@@ -29,7 +30,7 @@ def build_telemetry(
     context: TelemetryContext,
     metrics: CollectorRegistry,
     sources: Sequence[EventSubscriber],
-    on_hook_error: Callable[[str], None],
+    on_hook_error: Callable[[PluginError], None],
 ) -> Telemetry:
     """Join the cache's state with what plugins declare; makes no thread and no file.
 
@@ -42,7 +43,7 @@ def build_telemetry(
         context: What specs may need to know.
         metrics: Shows what was sent and lost.
         sources: Subscribers that may give messages of their own.
-        on_hook_error: Told the plugin whose hook raised.
+        on_hook_error: Told why a plugin's hook gave no specs.
     """
 
     def stores() -> Iterator[StoreUsage]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from lmcache_core.config.model import CoreConfig, ExtraConfig
 from lmcache_core.contracts.control import LocalUsage, ThreadReport, WriteBehindUsage
@@ -106,6 +107,8 @@ class CacheHost:
         self.thread_sources: list[Callable[[], Sequence[ThreadReport]]] = []
         self.usage: Telemetry | None = None
         self._plugins_failed = dict(loaded.registry.failed())
+        for name in self._plugins_failed:
+            self.metrics.plugin_load_failed.labels(name).set(1)
         self._listeners = loaded.registry.health_listeners(self._count_hook_error)
         self.storage = self._build_storage()
         self.oversight = Oversight(
@@ -119,12 +122,18 @@ class CacheHost:
         self.metrics.registry.register(HealthCollector(self.health))
         self._sweeper = LeaseSweeper(self.storage, self.values.pin_timeout_sec, self.threads_registry)
         self.fronts = self._build_fronts()
-        for name in self._plugins_failed:
-            self.metrics.plugin_load_failed.labels(name).set(1)
 
     def start(self) -> None:
-        """Start the threads and wait for the first round of checks, at most about one check's time."""
-        self._subscribe()
+        """Start the threads and wait for the first round of checks, at most about one check's time.
+
+        Raises:
+            PluginError: A required plugin could not say what it subscribes to or measures; nothing runs.
+        """
+        try:
+            self._subscribe()
+        except PluginError:
+            self.stop(0.0)
+            raise
         self._sweeper.start()
         self.oversight.start(self._wake_monitor)
         self.health.start()
@@ -256,8 +265,14 @@ class CacheHost:
         if error.plugin in self.values.plugins.required:
             raise error
         log.error("%s; %s", error, effect, exc_info=error.__cause__)
-        earlier = self._plugins_failed.get(error.plugin)
-        self._plugins_failed[error.plugin] = f"{earlier}; {error.reason}" if earlier else error.reason
+        earlier = self._plugins_failed.get(error.plugin, error.reason)
+        self._plugins_failed[error.plugin] = error.reason if earlier == error.reason else f"{earlier}; {error.reason}"
+        self.metrics.plugin_load_failed.labels(error.plugin).set(1)
+
+    def _miss(self, error: PluginError, effect: str) -> None:
+        """Note what a plugin could not say when it was asked; raises where the plugin is required."""
+        self._count_hook_error(error.plugin)
+        self._go_without(error, effect)
 
     def _build_fronts(self) -> Fronts:
         return build_fronts(
@@ -274,7 +289,9 @@ class CacheHost:
         context = TelemetryContext(
             chunk_tokens=self.values.chunk_size, deployment_mode=self._role.deployment_mode, settings=self.settings
         )
-        declared_subscribers = self.registry.event_subscribers(context, on_hook_error=self._count_hook_error)
+        unheard = partial(self._miss, effect="it sees no event")
+        declared_subscribers = self.registry.event_subscribers(context, on_hook_error=unheard)
+        unmeasured: list[PluginError] = []
         self.usage = build_telemetry(
             self._loaded,
             storage=self.storage,
@@ -284,10 +301,12 @@ class CacheHost:
             context=context,
             metrics=self.metrics.registry,
             sources=[declared.value for declared in declared_subscribers],
-            on_hook_error=self._count_hook_error,
+            on_hook_error=unmeasured.append,
         )
         self.usage.start()  # before the others: the bus ends subscribers in reverse order
-        attach_subscribers(self.bus, declared_subscribers, self._count_hook_error, limit_s=self.registry.limit_s)
+        for error in unmeasured:  # not raised in telemetry, which swallows errors
+            self._miss(error, "usage telemetry goes without what it measures")
+        attach_subscribers(self.bus, declared_subscribers, unheard, limit_s=self.registry.limit_s)
 
     def _wake_monitor(self) -> None:
         self.health.wake()  # built after the tiers, before their first call

@@ -135,7 +135,11 @@ class CacheManager:
     # -- life -----------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the threads and wait for the first round of checks, at most about one check's time."""
+        """Start the threads and wait for the first round of checks, at most about one check's time.
+
+        Raises:
+            PluginError: A required plugin could not say what it subscribes to or measures; nothing runs.
+        """
         self.host.start()
         namespace = self.access.format.namespaces("", "")[0]
         self.host.journal.registered(namespace, self.instance.layout, self.instance.model_type)

@@ -111,12 +111,14 @@ class CacheServer:
 
         Raises:
             LMCacheError: The address is taken; says by whom.
+            PluginError: A required plugin could not say what it subscribes to or measures.
         """
         self._control.claim()
         try:
             self._populating.start()
             self.host.start()
         except BaseException:
+            self._populating.stop()
             self._control.stop()
             raise
         self._control.start()

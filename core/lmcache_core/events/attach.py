@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from lmcache_core.contracts.event import Event, EventSubscriber, EventType
+from lmcache_core.errors import PluginError
 from lmcache_core.events.bus import EventBus
+from lmcache_core.registry.hooks import describe
 from lmcache_core.registry.make import make
 from lmcache_core.registry.record import Declared
 
-log = logging.getLogger(__name__)
-
 
 def attach_subscribers(
-    bus: EventBus, subscribers: Iterable[Declared[EventSubscriber]], on_error: Callable[[str], None], *, limit_s: float
+    bus: EventBus,
+    subscribers: Iterable[Declared[EventSubscriber]],
+    on_error: Callable[[PluginError], None],
+    *,
+    limit_s: float,
 ) -> None:
     """Register each subscriber under its plugin's name; the second of one plugin as ``name-2``, and so on.
 
     Args:
         bus: Where to.
         subscribers: What plugins bring.
-        on_error: Told the plugin whose subscriber raised or hung while it was registered; the place to count it.
+        on_error: Told why a subscriber is left out: it raised or hung while it was registered. The place to log and
+            count it; what it raises passes.
         limit_s: Longest that a third party's may take to say what it wants to see.
     """
     counts: dict[str, int] = {}
@@ -31,9 +35,13 @@ def attach_subscribers(
         name = plugin if counts[plugin] == 1 else f"{plugin}-{counts[plugin]}"
         try:
             bus.register_subscriber(name, _ask(declared, limit_s))
-        except (Exception, SystemExit) as error:  # the border of one plugin's subscriber
-            log.warning("event subscriber %s is left out: %s", name, error, exc_info=error)
-            on_error(plugin)
+        except PluginError as error:
+            on_error(error)
+        except Exception as error:  # noqa: BLE001 - the border of one plugin's subscriber, and `on_error` is told
+            reason = f"its event subscriber could not be registered: {describe(error)}"
+            refused = PluginError(plugin=plugin, origin=declared.origin, reason=reason)
+            refused.__cause__ = error
+            on_error(refused)
 
 
 def _ask(declared: Declared[EventSubscriber], limit_s: float) -> _Asked:

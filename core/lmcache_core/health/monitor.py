@@ -67,7 +67,7 @@ class HealthMonitor(PeriodicThread):
         on_change: Told, on this thread, when the system, a check, or what a backend gets changed; must not block.
         registry: Of periodic threads.
         init_failed_reason: Not empty: the cache never serves, and `start` starts nothing.
-        plugins_failed: Plugins that did not load, or could not make something, with reasons.
+        plugins_failed: Plugins that did not load, or could not make something, with reasons; may grow later.
         bypassed: Gives the bypassed backends with their owners.
         backends: Describes the stores behind tier 0; must not block.
         tables: What the configuration says of single checks.
@@ -113,7 +113,7 @@ class HealthMonitor(PeriodicThread):
         self._metrics = metrics
         self._on_change = on_change
         self._init_failed_reason = init_failed_reason
-        self._plugins_failed = dict(plugins_failed or {})
+        self._plugins_failed = {} if plugins_failed is None else plugins_failed
         self._refuse(misses(tables, watches))
         self._bypassed, self._backends = bypassed, backends
         self._pool = WorkerPool("health-check", max(1, len(watches)))
@@ -260,7 +260,7 @@ class HealthMonitor(PeriodicThread):
 
     def _compose(self) -> HealthReport:
         """Judge the last look as of now, and move the gate."""
-        bypassed, backends = self._bypassed(), self._backends()
+        bypassed, backends, failed = self._bypassed(), self._backends(), dict(self._plugins_failed)
         with self._lock:
             look, now_s = self._look, self._clock()
             elapsed_s = max(0.0, now_s - look.taken_s)
@@ -272,7 +272,7 @@ class HealthMonitor(PeriodicThread):
                 checks,
                 blocking=look.blocking,
                 bypassed=bypassed,
-                plugins_failed=self._plugins_failed,
+                plugins_failed=failed,
                 reservations=look.reservations,
             )
             if (verdict.state, verdict.healthy) != (self._verdict.state, self._verdict.healthy):
@@ -287,7 +287,7 @@ class HealthMonitor(PeriodicThread):
                 since_s=max(0.0, now_s - self._since_s),
                 checks=checks,
                 bypassed=bypassed,
-                plugins_failed=self._plugins_failed,
+                plugins_failed=failed,
                 backends=backends,
             )
 

@@ -15,7 +15,7 @@ from lmcache_core.contracts.message import UsageMessage
 from lmcache_core.contracts.metric import MetricSpec, TelemetryContext
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.contracts.storage import StorageBackendSpec
-from lmcache_core.errors import LMCacheError, PluginUnavailableError
+from lmcache_core.errors import LMCacheError, PluginError, PluginUnavailableError
 from lmcache_core.registry import conform
 from lmcache_core.registry.discover import Found
 from lmcache_core.registry.hooks import blame
@@ -27,8 +27,8 @@ from lmcache_core.registry.watched import OverdueError, WatchedCall
 
 log = logging.getLogger(__name__)
 
-OnHookError = Callable[[str], None]
-"""Told the name of a plugin whose hook raised after start-up; the place to count it."""
+OnHookError = Callable[[PluginError], None]
+"""Told why a plugin's hook gave nothing; the place to log and count it. What it raises passes."""
 
 
 class PluginRegistry:
@@ -102,19 +102,23 @@ class PluginRegistry:
     def metric_specs(
         self, context: TelemetryContext, *, on_hook_error: OnHookError | None = None
     ) -> list[Declared[MetricSpec]]:
-        """Ask for metric specs; a plugin that fails here is left out, logged, and in `failed`."""
+        """Ask for metric specs; a plugin that fails here is left out, in `failed`, and told of or logged."""
         items = self._ask("lmcache_metric_specs", context, MetricSpec, on_hook_error)
         return cast("list[Declared[MetricSpec]]", items)
 
     def event_subscribers(
         self, context: TelemetryContext, *, on_hook_error: OnHookError | None = None
     ) -> list[Declared[EventSubscriber]]:
-        """Ask for event subscribers; a plugin that fails here is left out, logged, and in `failed`."""
+        """Ask for event subscribers; a plugin that fails here is left out, in `failed`, and told of or logged."""
         items = self._ask("lmcache_event_subscribers", context, EventSubscriber, on_hook_error)
         return cast("list[Declared[EventSubscriber]]", items)
 
-    def health_listeners(self, on_hook_error: OnHookError) -> Listeners:
-        """Give those that want to be told of changes of health. One that raises or hangs harms no other."""
+    def health_listeners(self, on_hook_error: Callable[[str], None]) -> Listeners:
+        """Give those that want to be told of changes of health. One that raises or hangs harms no other.
+
+        Args:
+            on_hook_error: Told the plugin's name each time that it raises, hangs or misses a change.
+        """
         hook = "lmcache_health_changed"
         wanting = [one for one in self._loaded if hook in one.hooks.names]
         return Listeners([Listener(one, hook, limit_s=self.limit_s, on_error=on_hook_error) for one in wanting])
@@ -145,26 +149,34 @@ class PluginRegistry:
             for objection in filter(None, (conform.object_to_instance(item, kind) for item in items)):
                 raise one.found.error(f"hook {hook} {objection}")  # noqa: TRY301 - one border for all faults
         except Exception as error:  # noqa: BLE001 - one plugin's hook is a border; telemetry never stops a start-up
-            self._note(one.found, hook, error, on_hook_error)
-            self._late[one.found.name] = blame(hook, error)
+            failure = error if isinstance(error, PluginError) else _blame(one.found, hook, error)
+            self._late[one.found.name] = failure.reason
+            (on_hook_error or _log)(failure)
             return []
         return items
 
     def _collect(self, one: LoadedPlugin, ask: Callable[[], list[object]], hook: str) -> list[object]:
         if one.found.builtin or hook not in one.hooks.names:
             return ask()
-        call: WatchedCall[list[object]] = WatchedCall(
-            ask, target=f"{one.found.name}.{hook}", on_late=partial(_tell_late, one.found, hook)
-        )
+        target = f"{one.found.name}.{hook}"
+        if WatchedCall.find_given_up(target) is not None:
+            since = "since an earlier start in this process"
+            raise one.found.error(f"hook {hook} is still running {since}, so it is left out")
+        call: WatchedCall[list[object]] = WatchedCall(ask, target=target, on_late=partial(_tell_late, one.found, hook))
         try:
             return call.wait(self.limit_s)
         except OverdueError as error:
             raise one.found.error(f"hook {hook} is still running {error.since}, so it is left out") from error
 
-    def _note(self, found: Found, hook: str, error: BaseException, on_hook_error: OnHookError | None) -> None:
-        log.warning("%s", found.error(blame(hook, error)), exc_info=error)
-        if on_hook_error is not None:
-            on_hook_error(found.name)
+
+def _blame(found: Found, hook: str, error: BaseException) -> PluginError:
+    failure = found.error(blame(hook, error))
+    failure.__cause__ = error
+    return failure
+
+
+def _log(failure: PluginError) -> None:
+    log.warning("%s", failure, exc_info=failure)
 
 
 def _tell_late(found: Found, hook: str, _outcome: Callable[[], object]) -> None:

@@ -16,6 +16,7 @@ from lmcache_core.contracts.event import EventSubscriber
 from lmcache_core.contracts.message import UsageMessage
 from lmcache_core.contracts.metric import MetricSpec, TelemetryContext
 from lmcache_core.contracts.url import StoreURL
+from lmcache_core.errors import PluginError
 from lmcache_core.events.bus import EventBus
 from lmcache_core.metrics.usage import UsageCollector
 from lmcache_core.registry.collect import PluginRegistry
@@ -54,7 +55,7 @@ class Telemetry:
         probes: What is read when an interval ends.
         sources: Subscribers that give messages of their own.
         first_messages: Make what is sent once, on telemetry's thread.
-        on_hook_error: Told the plugin whose hook raised.
+        on_hook_error: Told why a plugin's hook gave no specs.
         environ: Instead of the process's own: where the user's folders are.
     """
 
@@ -70,7 +71,7 @@ class Telemetry:
         probes: Sequence[UsageProbe] = (),
         sources: Sequence[EventSubscriber] = (),
         first_messages: Sequence[Callable[[], UsageMessage]] = (),
-        on_hook_error: Callable[[str], None] | None = None,
+        on_hook_error: Callable[[PluginError], None] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._options = options

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from tests.core.telemetry.collector import Collector
 from tests.engine_calls import until
 from tests.stalled_plugins import LAYOUT, LIMIT_S, PLACE, WAY_OUT, StalledPlugins
 
 from lmcache_core import CacheManager, CacheServer, ConfigError, HealthState, PluginError, open_tiers
+from lmcache_core.registry.watched import WatchedCall
 
 TOKENS = list(range(16))
 FROM = "plugin 'stalls_in_build' (acme-stalls 1.0): "
@@ -199,17 +202,66 @@ def test_a_check_that_chose_it_recomputes_and_says_why(stalls: StalledPlugins, t
     ) in report.reason
 
 
-def test_a_subscriber_that_hangs_is_left_out_and_counted(
-    stalls: StalledPlugins, caplog: pytest.LogCaptureFixture
-) -> None:
-    with stalls.manager("stalls_in_subscriptions") as cache:
-        lanes = [lane.name for lane in cache.bus.lanes()]
-    counted = cache.metrics.registry.get_sample_value(
-        "lmcache:hook_errors_total", {"plugin": "stalls_in_subscriptions"}
-    )
+# -- asked at the start ----------------------------------------------------------------------------------------------
 
-    assert ("stalls_in_subscriptions" in lanes, counted) == (False, 1)
-    assert any("LateSubscriber.get_subscriptions is still running after" in message for message in caplog.messages)
+ASKED = {
+    "stalls_in_subscriptions": r"LateSubscriber\.get_subscriptions is still running after .*",
+    "stalls_in_subscribers": r"hook lmcache_event_subscribers is still running after .*, so it is left out",
+    "stalls_in_specs": r"hook lmcache_metric_specs is still running after .*, so it is left out",
+}
+"""Plugin to what is wrong with it."""
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, object]]:
+    """Keys with which plugins are asked what they measure."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Collector() as collector:
+        yield {"usage_endpoint": str(collector.url)}
+
+
+def own_threads() -> set[str]:
+    names = {thread.name for thread in threading.enumerate() if not isinstance(thread, WatchedCall)}
+    return {name for name in names if name.startswith("lmcache")}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_one_that_hangs_when_it_is_asked_is_listed_and_counted(
+    name: str, stalls: StalledPlugins, measured: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    with stalls.manager(name, **measured) as cache:
+        assert until(lambda: cache.health.report().state is HealthState.DEGRADED), cache.health.report()
+        report, lanes = cache.health.report(), [lane.name for lane in cache.bus.lanes()]
+    errors = cache.metrics.registry.get_sample_value("lmcache:hook_errors_total", {"plugin": name})
+
+    assert re.fullmatch(ASKED[name], report.plugins_failed[name])
+    assert report.healthy
+    assert (load_failed(cache, name), errors, name in lanes) == (1, 1, False)
+    assert len([message for message in caplog.messages if "is still running after" in message]) == 1
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_required_one_that_hangs_when_it_is_asked_stops_the_start(
+    name: str, stalls: StalledPlugins, measured: dict[str, object]
+) -> None:
+    before = own_threads()
+    cache = stalls.manager(name, required=True, **measured)
+    with pytest.raises(PluginError, match=f"^plugin '{name}' .*{ASKED[name]}$"):
+        cache.start()
+
+    assert until(lambda: own_threads() <= before), own_threads() - before
+    cache.stop()
+
+
+def test_a_server_does_not_start_either(stalls: StalledPlugins, tmp_path: Path) -> None:
+    address = f"ipc://{tmp_path}/s.sock"
+    how = {"max_local_cpu_size": 0.001, "server_address": address}
+    with pytest.raises(PluginError, match=r"LateSubscriber\.get_subscriptions"):
+        CacheServer(stalls.load("stalls_in_subscriptions", required=True, **how)).start()
+    stalls.let_go()
+
+    with CacheServer(stalls.load("stalls_in_subscriptions", required=True, limit_s=60, **how)) as server:
+        assert server.status()["plugins_failed"] == {}
 
 
 # -- told ------------------------------------------------------------------------------------------------------------

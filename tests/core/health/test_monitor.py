@@ -253,6 +253,17 @@ def test_a_plugin_that_did_not_load_degrades(tower: MakeTower) -> None:
     assert (one.monitor.report().healthy, one.monitor.report().state) == (True, HealthState.DEGRADED)
 
 
+def test_a_plugin_that_fails_later_degrades_from_then_on(tower: MakeTower) -> None:
+    failed: dict[str, str] = {}
+    one = tower(plugins_failed=failed).start()
+    before = one.monitor.report()
+    failed["theirs"] = "no network"
+    after = one.monitor.report()
+
+    assert (before.state, before.plugins_failed) == (HealthState.UP, {})
+    assert (after.state, after.plugins_failed) == (HealthState.DEGRADED, {"theirs": "no network"})
+
+
 def test_default_options_are_lmcaches(tower: MakeTower) -> None:
     one = tower(SteeredCheck(), options=Options())
 

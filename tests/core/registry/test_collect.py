@@ -1,6 +1,7 @@
 """Everything in the registry carries the plugin that declared it."""
 
 from lmcache_core.contracts.metric import TelemetryContext
+from lmcache_core.errors import PluginError
 from lmcache_core.registry import PluginRegistry, load_plugins
 
 CONTEXT = TelemetryContext(chunk_tokens=256, deployment_mode="single_process")
@@ -62,10 +63,9 @@ def test_failing_metric_specs_leave_the_others(install) -> None:
 
 def test_wrong_event_subscriber_is_told_and_counted(install) -> None:
     registry = load_plugins(entry_points=install("late", only=["late_wrong"]))
-    counted: list[str] = []
+    told: list[PluginError] = []
 
-    assert registry.event_subscribers(CONTEXT, on_hook_error=counted.append) == []
-    assert counted == ["late_wrong"]
-    assert registry.failed() == {
-        "late_wrong": "hook lmcache_event_subscribers gave an object of type 'object', which is no EventSubscriber"
-    }
+    assert registry.event_subscribers(CONTEXT, on_hook_error=told.append) == []
+    reason = "hook lmcache_event_subscribers gave an object of type 'object', which is no EventSubscriber"
+    assert [str(one) for one in told] == [f"plugin 'late_wrong' (acme-late 1.0): {reason}"]
+    assert registry.failed() == {"late_wrong": reason}

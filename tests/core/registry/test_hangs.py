@@ -138,6 +138,19 @@ def test_one_that_hangs_in_a_later_hook_is_left_out(hangs, install, caplog) -> N
     assert len(caplog.messages) == 1
 
 
+def test_a_later_hook_that_still_hangs_is_not_waited_for_again(hangs, caplog) -> None:
+    registry = load_plugins(entry_points=hangs("hangs_in_specs"), load_timeout_s=60)
+    registry.limit_s = 0.2
+    registry.metric_specs(CONTEXT)
+    registry.limit_s = 3600
+
+    assert registry.metric_specs(CONTEXT) == []
+    assert caplog.messages[-1] == (
+        "plugin 'hangs_in_specs' (acme-hangs 1.0): hook lmcache_metric_specs is still running since an earlier start "
+        "in this process, so it is left out"
+    )
+
+
 def test_a_later_hook_that_comes_back_too_late_is_logged(hangs, open_gate, caplog) -> None:
     registry = load_plugins(entry_points=hangs("hangs_in_specs"), load_timeout_s=60)
     registry.limit_s = 0.2

@@ -120,6 +120,20 @@ class InSubscriptions:
         return [LateSubscriber()]
 
 
+class InSubscribers:
+    @hookimpl
+    def lmcache_event_subscribers(self):
+        wait_for_an_answer()
+        return []
+
+
+class InSpecs:
+    @hookimpl
+    def lmcache_metric_specs(self):
+        wait_for_an_answer()
+        return []
+
+
 class WhenTold:
     @hookimpl
     def lmcache_health_changed(self, report):
@@ -135,4 +149,6 @@ in_create = InCreate()
 in_name = InName()
 in_policy = InPolicy()
 in_subscriptions = InSubscriptions()
+in_subscribers = InSubscribers()
+in_specs = InSpecs()
 when_told = WhenTold()
