@@ -10,6 +10,8 @@ from tests.engines.engine import Answer, Engine
 
 TokensOf = Callable[[list[Answer]], list[list[int]]]
 BLOCK = 32
+ALONE = 15
+"""From here on no prompt begins as another does."""
 
 
 def cached(answers: list[Answer]) -> list[int]:
@@ -19,6 +21,11 @@ def cached(answers: list[Answer]) -> list[int]:
 def whole(answers: list[Answer]) -> list[int]:
     """All tokens of each prompt, but of one that is less than a block: that is computed in one step anyway."""
     return [answer.prompt_tokens if answer.prompt_tokens > BLOCK else 0 for answer in answers]
+
+
+def blocks(answers: list[Answer]) -> list[int]:
+    """What vLLM's own prefix cache has of each prompt: whole blocks, and never the last token."""
+    return [(answer.prompt_tokens - 1) // BLOCK * BLOCK for answer in answers]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +52,10 @@ def test_every_token_of_a_prompt_is_loaded(first: Engine, tiny_expected: list[An
 def test_in_a_new_process_too(again: Engine, tiny_expected: list[Answer], tokens_of: TokensOf) -> None:
     answers = again.answer(PROMPTS)
     assert tokens_of(answers) == tokens_of(tiny_expected[:20])
-    assert cached(answers) == whole(answers)
+    # What an earlier prompt shares may be in vLLM's own cache before the lookup has ended: then it takes its own.
+    found = zip(cached(answers), whole(answers), blocks(answers), strict=True)
+    assert all(loaded in (every, own) for loaded, every, own in found), cached(answers)
+    assert cached(answers[ALONE:]) == whole(answers[ALONE:])
 
 
 def test_what_vllm_has_itself_is_not_loaded(again: Engine, tiny_expected: list[Answer], tokens_of: TokensOf) -> None:
@@ -53,7 +63,7 @@ def test_what_vllm_has_itself_is_not_loaded(again: Engine, tiny_expected: list[A
     before = again.ask("metrics")["lmcache:connector_loaded_tokens_total"]
     answers = again.answer(PROMPTS)
     assert tokens_of(answers) == tokens_of(tiny_expected[:20])
-    assert cached(answers) == [(answer.prompt_tokens - 1) // BLOCK * BLOCK for answer in answers]
+    assert cached(answers) == blocks(answers)
     assert again.ask("metrics")["lmcache:connector_loaded_tokens_total"] == before
 
 
