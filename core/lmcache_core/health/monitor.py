@@ -48,6 +48,7 @@ class _Look:
     checks: tuple[CheckReport, ...]
     beliefs_s: tuple[float, ...]
     blocking: tuple[str, ...]
+    awaited: tuple[str, ...]
     reservations: tuple[str, ...] = ()
 
 
@@ -119,7 +120,6 @@ class HealthMonitor(PeriodicThread):
         self._pool = WorkerPool("health-check", max(1, len(watches)))
         self._arrivals: deque[tuple[CheckWatch, Outcome]] = deque()
         self._first_round = threading.Event()  # set once the gate shows the round's result
-        self._round_done = not any(watch.holds_up_start for watch in watches)
         self._lock = threading.Lock()  # around what report() and the thread both write: the verdict and the gate
         self._verdict = Verdict(healthy=False, state=HealthState.UNKNOWN)
         self._since_s = clock()
@@ -155,10 +155,10 @@ class HealthMonitor(PeriodicThread):
             self._tell(self._compose())
             self._first_round.set()
             return
-        self._look = self._take_look()
+        self._look = at_first = self._take_look()
         super().start()
         self._compose()
-        if self._round_done:
+        if not at_first.awaited:  # not what the thread may have seen since, and not yet shown at the gate
             self._first_round.set()
 
     def stop(self, timeout_s: float = 5.0) -> bool:
@@ -185,11 +185,10 @@ class HealthMonitor(PeriodicThread):
                 self._submit(watch)
             if watch.judged_s is not None:
                 self._fallbacks.settle(watch, now_s)
-        self._round_done = not any(watch.holds_up_start for watch in self._watches)
         self._end_if_irrecoverable()
-        self._look = self._take_look()
+        self._look = look = self._take_look()
         report = self._compose()
-        if self._round_done or self._end_reason:
+        if self._end_reason or not look.awaited:
             self._first_round.set()
         self._tell(report)
         return self._summary()
@@ -255,6 +254,7 @@ class HealthMonitor(PeriodicThread):
             checks=checks,
             beliefs_s=tuple(watch.belief_s for watch in self._watches),
             blocking=tuple(watch.name for watch in self._watches if not self._fallbacks.keeps_serving(watch)),
+            awaited=tuple(watch.name for watch in self._watches if watch.holds_up_start),
             reservations=() if self._storage.serving() else (_NOTHING_SERVES,),
         )
 
@@ -268,7 +268,7 @@ class HealthMonitor(PeriodicThread):
                 age_check(check, elapsed_s, belief_s)
                 for check, belief_s in zip(look.checks, look.beliefs_s, strict=True)
             )
-            verdict = self._judge_thread(elapsed_s) or judge_checks(
+            verdict = self._judge_thread(look, elapsed_s) or judge_checks(
                 checks,
                 blocking=look.blocking,
                 bypassed=bypassed,
@@ -291,10 +291,9 @@ class HealthMonitor(PeriodicThread):
                 backends=backends,
             )
 
-    def _judge_thread(self, elapsed_s: float) -> Verdict | None:
+    def _judge_thread(self, look: _Look, elapsed_s: float) -> Verdict | None:
         """What the state of this thread says, whatever the checks say; None while it does its work."""
         down, unknown = HealthState.DOWN, HealthState.UNKNOWN
-        waiting = ", ".join(repr(watch.name) for watch in self._watches if watch.holds_up_start)
         stuck = elapsed_s > max(_LEAST_STUCK_S, _INTERVALS_UNTIL_STUCK * self.interval_s)
         grounds = (
             (self._init_failed_reason, down, f"the cache did not initialise: {self._init_failed_reason}"),
@@ -303,7 +302,7 @@ class HealthMonitor(PeriodicThread):
             (self.stop_requested, unknown, "the health monitor is stopped"),
             (self._exited or not self.is_running, down, f"thread {_NAME!r} died; restart the process"),
             (stuck, unknown, f"thread {_NAME!r} is stuck{self._place() if stuck else ''}"),
-            (not self._round_done, unknown, f"the first round of checks waits for {waiting}"),
+            (bool(look.awaited), unknown, f"the first round of checks waits for {', '.join(map(repr, look.awaited))}"),
         )
         return next((Verdict(False, state, reason) for holds, state, reason in grounds if holds), None)  # noqa: FBT003 - the record's order
 

@@ -35,6 +35,23 @@ def test_before_the_first_round_is_done_it_is_not_healthy(tower: MakeTower, hang
     )
 
 
+def test_whoever_asks_while_the_first_round_is_judged_is_not_let_in(
+    tower: MakeTower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has arrived and what is shown differ for a moment; the gate follows what is shown."""
+    one = tower(SteeredCheck())
+    serving, heard = one.storage.serving, []
+
+    def asked_meanwhile() -> bool:
+        heard.append(one.monitor.report())
+        return serving()
+
+    monkeypatch.setattr(one.storage, "serving", asked_meanwhile)
+    one.start()
+
+    assert {report.healthy for report in heard if state_of(report) is HealthState.UNKNOWN} == {False}
+
+
 def test_the_gate_is_open_when_the_first_round_has_passed(tower: MakeTower) -> None:
     assert tower(SteeredCheck()).start().monitor.is_healthy()
 
