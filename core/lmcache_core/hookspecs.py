@@ -50,7 +50,9 @@ def lmcache_health_checks() -> Iterable[type[HealthCheck]]:
     """Declare health checks for the monitor to run.
 
     The core calls each class's ``create(manager)``, which may give none, one or many instances.
-    Two instances with one name stop start-up; the error names both plugins.
+    Of two instances with one name, the second does not run, and a built-in one is never the second. One that cannot
+    be asked for its name or a property does not run either. The cache starts without it and is degraded; it does
+    not start where the plugin is required, or where the name stands in the plugin's own table.
 
     Example:
         >>> @hookimpl

@@ -44,7 +44,7 @@ def open_checks(loaded: Loaded, view: CacheView) -> tuple[list[HostedCheck], dic
         The checks, sorted by name; and by class or check name, why one was left out.
 
     Raises:
-        ConfigError: Checks that depend on each other in a circle.
+        ConfigError: The configuration has checks depend on each other in a circle.
     """
     tables = loaded.configuration.values.extra_config.checks
     return host_checks(

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from lmcache_core.contracts.control import StorageControl
 from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.errors import ConfigError
+from lmcache_core.health.blame import Blame
 from lmcache_core.health.watch import CheckWatch
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.registry.watched import OverdueError, WatchedCall
 from lmcache_core.threads import describe_error
 
 log = logging.getLogger(__name__)
+
+_RECOMPUTES = "everything is recomputed while the check fails"
 
 
 class Fallbacks:
@@ -39,17 +42,26 @@ class Fallbacks:
         self._storage = storage
         self._metrics = metrics
         self._limit_s = limit_s
+        self._refused: dict[tuple[str, str], str] = {}  # why, by check and policy
 
-    def validate(self, watches: Iterable[CheckWatch]) -> None:
-        """Refuse, at start-up, a policy that is not there or could do nothing.
+    def validate(self, watches: Iterable[CheckWatch], blame: Blame) -> None:
+        """Find, at start-up, what is not there or could do nothing for a check, and put it where it belongs.
+
+        A plugin's check runs all the same: what was to answer for it must not look like protection, so
+        everything is recomputed while it fails.
 
         Raises:
-            ConfigError: One sentence for each check.
+            ConfigError: Something is the user's fault, or was already when checks were enlisted.
         """
         backends = self._storage.backend_names()
-        problems = [problem for watch in watches if (problem := self._objection(watch, backends))]
-        if problems:
-            raise ConfigError(*problems)
+        for watch in watches:
+            for name, fault, configured in self._faults(watch, backends):
+                reason = f"health check {watch.name!r}: {fault}"
+                over = [watch.name, name, *filter(None, [watch.terms.backend])]
+                blame.put(watch.error(reason), _RECOMPUTES, over=over, configured=configured)
+                if self._serves(name):
+                    self._refused[watch.name, name] = reason
+        blame.settle()
 
     def keeps_serving(self, watch: CheckWatch) -> bool:
         """Tell whether the system may serve although, or as, this check stands as it does."""
@@ -57,8 +69,7 @@ class Fallbacks:
             return False
         if not watch.answered:
             return True
-        policy = self._policies.get(watch.engaged_policy or "")
-        return policy is not None and policy.keeps_serving and watch.engaged
+        return watch.engaged and self._serves(watch.engaged_policy or "")
 
     def _reservation(self, watch: CheckWatch) -> str:
         """Say that a policy is engaged which does not help with what fails; ``""`` where it does."""
@@ -111,6 +122,8 @@ class Fallbacks:
         return policy is None or policy.answers >= watch.result.failing
 
     def _engage(self, watch: CheckWatch, wanted: str) -> None:
+        if (watch.name, wanted) in self._refused:
+            raise watch.error(self._refused[watch.name, wanted])
         policy = self._policies.get(wanted)
         if policy is None:
             raise LookupError(unknown_policy(wanted, self._policies))
@@ -126,13 +139,19 @@ class Fallbacks:
             log.error("health check %s: %s; the cache stays off until it succeeds", watch.name, problem, exc_info=error)
         watch.policy_problem = problem
 
-    def _objection(self, watch: CheckWatch, backends: Sequence[str]) -> str:
-        who = f"health check {watch.name!r} (plugin {watch.plugin!r})"
+    def _faults(self, watch: CheckWatch, backends: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
+        """Give, for each policy that cannot answer, its name, why, and whether ``[[extra_config.checks]]`` chose it."""
         backend = watch.terms.backend
-        if backend is not None and backend not in backends:
-            return f"{who}: backend {backend!r} is not there{_nearest(backend, backends)}"
-        found = (self._object_to(name, watch, tier_0=backend == backends[0]) for name in watch.terms.ladder)
-        return next((f"{who}: {objection}" for objection in found if objection), "")
+        missing = backend is not None and backend not in backends
+        for name in watch.terms.ladder:
+            if missing:
+                yield name, f"backend {backend!r} is not there{_nearest(str(backend), backends)}", False
+            elif objection := self._object_to(name, watch, tier_0=backend == backends[0]):
+                yield name, objection, "fallback_policy" in watch.reader.configured
+
+    def _serves(self, name: str) -> bool:
+        policy = self._policies.get(name)
+        return policy is not None and policy.keeps_serving
 
     def _object_to(self, name: str, watch: CheckWatch, *, tier_0: bool) -> str:
         policy = self._policies.get(name)

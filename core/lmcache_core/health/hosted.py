@@ -12,6 +12,7 @@ from lmcache_core.config.checks import CheckTable
 from lmcache_core.contracts.control import CacheView, HealthOptions
 from lmcache_core.contracts.health import HealthCheck, HealthState
 from lmcache_core.errors import LMCacheError, PluginError
+from lmcache_core.health.blame import Blame
 from lmcache_core.health.create import create_checks
 from lmcache_core.health.roster import enlist
 from lmcache_core.health.run import Outcome, run_check
@@ -124,7 +125,7 @@ def host_checks(
         The checks; and by class or check name, why it was left out.
 
     Raises:
-        ConfigError: Checks that depend on each other in a circle.
+        ConfigError: The configuration has checks depend on each other in a circle.
     """
     left_out: dict[str, str] = {}
     usable: dict[str, tuple[str, str, HealthCheck]] = {}
@@ -136,7 +137,8 @@ def host_checks(
         else:
             for check in made:
                 _add((one.plugin, one.origin, check), options, usable, left_out)
-    watches = enlist(list(usable.values()), options, tables, clock())
+    blame = Blame(on_unusable=lambda error, _: left_out.update({f"a check of plugin {error.plugin!r}": error.reason}))
+    watches = enlist(list(usable.values()), options, tables, clock(), blame)
     return [HostedCheck(watch, clock) for watch in watches], left_out
 
 

@@ -16,6 +16,7 @@ from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.contracts.health import HealthCheck, HealthState
 from lmcache_core.contracts.report import BackendReport, CheckReport, HealthReport
 from lmcache_core.errors import ConfigError
+from lmcache_core.health.blame import Blame
 from lmcache_core.health.fallback import Fallbacks
 from lmcache_core.health.history import traffic_of
 from lmcache_core.health.maintenance import maintenance_of
@@ -73,12 +74,13 @@ class HealthMonitor(PeriodicThread):
         backends: Describes the stores behind tier 0; must not block.
         tables: What the configuration says of single checks.
         limit_s: Longest that a policy may take to say whether it can serve a check.
+        blame: Tells whose fault it is that a check cannot be used as it is; without it, each stops the start.
         clock: Seconds that never go back.
 
     Raises:
-        ConfigError: A policy or a backend that a check names is not there, or cannot do anything for it; or
-            the configuration speaks of a check that there is not.
-        PluginError: Two checks with one name, or a check that cannot be asked for its terms.
+        ConfigError: The configuration speaks of a check that there is not; or names, for a check, a policy or a
+            backend that is not there or can do nothing for it.
+        PluginError: What `blame` makes of a plugin's check that cannot be used.
     """
 
     _healthy = False
@@ -102,16 +104,17 @@ class HealthMonitor(PeriodicThread):
         backends: Callable[[], tuple[BackendReport, ...]] = tuple,
         tables: Sequence[CheckTable] = (),
         limit_s: float = 10.0,
+        blame: Blame | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        watches = enlist(checks, options, tables, clock())
+        blame = blame or Blame()
+        watches = enlist(checks, options, tables, clock(), blame)
         interval_s = min([options.ping_interval, *(watch.terms.interval_s for watch in watches)])
         super().__init__(_NAME, interval_s, ThreadLevel.CRITICAL, registry=registry, clock=clock)
         self._fallbacks = Fallbacks(policies, storage, metrics, limit_s)
-        self._fallbacks.validate(watches)
+        self._fallbacks.validate(watches, blame)
         self._watches = watches
-        self._storage = storage
-        self._metrics = metrics
+        self._storage, self._metrics = storage, metrics
         self._on_change = on_change
         self._init_failed_reason = init_failed_reason
         self._plugins_failed = {} if plugins_failed is None else plugins_failed

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 
 from lmcache_core.config.checks import CheckTable, fits
 from lmcache_core.contracts.control import HealthOptions
 from lmcache_core.contracts.health import HealthCheck
 from lmcache_core.errors import ConfigError, PluginError
+from lmcache_core.health.blame import Blame
 from lmcache_core.health.terms import TermReader
 from lmcache_core.health.watch import CheckWatch
 from lmcache_core.threads import describe_error
+
+_LEFT_OUT = "the check does not run"
 
 
 def enlist(
@@ -19,30 +23,38 @@ def enlist(
     options: HealthOptions,
     tables: Sequence[CheckTable],
     now_s: float,
+    blame: Blame | None = None,
 ) -> list[CheckWatch]:
     """Make a watch for each ``(plugin, origin, check)``, sorted by name.
 
+    A check is left out where it cannot be asked for its name or terms, where one before it has its name, and where
+    it closes a circle of checks that depend on each other.
+
+    Args:
+        checks: Who brings what; of two with one name, the first counts.
+        options: Defaults of their terms.
+        tables: ``[[extra_config.checks]]``.
+        now_s: The time.
+        blame: Told of those left out; without it, each stops the start.
+
     Raises:
-        PluginError: Two checks with one name, or a check that cannot be asked for its name or terms.
-        ConfigError: Checks that depend on each other in a circle.
+        PluginError: What `blame` makes of one that is left out.
+        ConfigError: The configuration has them depend on each other in a circle.
     """
+    blame = blame or Blame()
     watches: dict[str, CheckWatch] = {}
-    for plugin, origin, check in checks:
-        kind = type(check).__name__
+    for entry in checks:
         try:
-            name = _name_of(check)
-            reader = TermReader(options, _configured(name, tables))
-            terms = reader.read(check)
-        except Exception as error:  # the border of one plugin's check
-            reason = f"health check {kind} cannot be used: {describe_error(error)}"
-            raise PluginError(plugin=plugin, origin=origin, reason=reason) from error
-        if name in watches:
-            taken = f"health check {name!r} is already declared by plugin {watches[name].plugin!r}"
-            raise PluginError(plugin=plugin, origin=origin, reason=f"{taken}; rename or disable one")
-        watches[name] = CheckWatch(plugin=plugin, check=check, name=name, reader=reader, terms=terms, now_s=now_s)
-    made = [watches[name] for name in sorted(watches)]
-    _link(made)
-    return made
+            watch = _watch(entry, options, tables, now_s)
+        except PluginError as error:
+            blame.put(error, _LEFT_OUT)
+            continue
+        if watch.name in watches:
+            taken = f"health check {watch.name!r} is already declared by plugin {watches[watch.name].plugin!r}"
+            blame.put(watch.error(f"{taken}; rename or disable one"), _LEFT_OUT, over=[watch.name])
+        else:
+            watches[watch.name] = watch
+    return _link(list(watches.values()), blame)
 
 
 def misses(tables: Sequence[CheckTable], watches: Sequence[CheckWatch]) -> list[str]:
@@ -61,6 +73,20 @@ def misses(tables: Sequence[CheckTable], watches: Sequence[CheckWatch]) -> list[
     return found
 
 
+def _watch(
+    entry: tuple[str, str, HealthCheck], options: HealthOptions, tables: Sequence[CheckTable], now_s: float
+) -> CheckWatch:
+    plugin, origin, check = entry
+    try:
+        name = _name_of(check)
+        reader = TermReader(options, _configured(name, tables))
+        terms = reader.read(check)
+    except (Exception, SystemExit) as error:  # the border of one plugin's check
+        reason = f"health check {type(check).__name__} cannot be used: {describe_error(error)}"
+        raise PluginError(plugin=plugin, origin=origin, reason=reason) from error
+    return CheckWatch(plugin=plugin, origin=origin, check=check, name=name, reader=reader, terms=terms, now_s=now_s)
+
+
 def _configured(name: str, tables: Sequence[CheckTable]) -> Mapping[str, object]:
     """What the configuration says of a check; later entries win."""
     said: dict[str, object] = {}
@@ -70,20 +96,45 @@ def _configured(name: str, tables: Sequence[CheckTable]) -> Mapping[str, object]
     return said
 
 
-def _link(watches: Sequence[CheckWatch]) -> None:
+def _link(declared: Sequence[CheckWatch], blame: Blame) -> list[CheckWatch]:
     """Let each watch know all that it depends on, through others as well: a check that is held back is not down."""
-    direct = {watch.name: [other for other in watches if _depends(watch, other)] for watch in watches}
-    for watch in watches:
-        watch.depends_on = tuple(_closure(watch, direct, [watch.name]))
+    left = sorted(declared, key=lambda watch: watch.name)
+    while True:
+        direct = {watch.name: [other for other in left if _depends(watch, other)] for watch in left}
+        ways = {watch.name: _ways(watch.name, direct) for watch in left}
+        circling = {watch.name for watch in left if watch.name in ways[watch.name]}
+        if not circling:
+            break
+        last = next(watch for watch in reversed(declared) if watch.name in circling)
+        _break_circle(last, ways[last.name], left, blame)
+        left.remove(last)
+    by_name = {watch.name: watch for watch in left}
+    for watch in left:
+        watch.depends_on = tuple(by_name[name] for name in ways[watch.name])
+    return left
 
 
-def _closure(watch: CheckWatch, direct: Mapping[str, list[CheckWatch]], way: list[str]) -> Iterator[CheckWatch]:
-    for other in direct[watch.name]:
-        if other.name in way:
-            circle = " -> ".join(map(repr, [*way[way.index(other.name) :], other.name]))
-            raise ConfigError(f"health checks depend on each other in a circle: {circle}; break it in depends_on")
-        yield other
-        yield from _closure(other, direct, [*way, other.name])
+def _ways(name: str, direct: Mapping[str, Sequence[CheckWatch]]) -> dict[str, str]:
+    """Name all that a check depends on, the nearest first, each with the one before it on the way there."""
+    before: dict[str, str] = {}
+    waiting = deque([name])
+    while waiting:
+        here = waiting.popleft()
+        for other in direct[here]:
+            if other.name not in before:
+                before[other.name] = here
+                waiting.append(other.name)
+    return before
+
+
+def _break_circle(last: CheckWatch, ways: Mapping[str, str], watches: Sequence[CheckWatch], blame: Blame) -> None:
+    way = [last.name]
+    while len(way) == 1 or way[-1] != last.name:
+        way.append(ways[way[-1]])
+    circle = " -> ".join(map(repr, reversed(way)))
+    if any(watch.name in way and {"depends_on", "group"} & watch.reader.configured.keys() for watch in watches):
+        raise ConfigError(f"health checks depend on each other in a circle: {circle}; break it in depends_on")
+    blame.put(last.error(f"health check {last.name!r} depends on itself: {circle}; break it in depends_on"), _LEFT_OUT)
 
 
 def _depends(watch: CheckWatch, other: CheckWatch) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from lmcache_core.contracts.health import CheckResult, HealthCheck, HealthState
 from lmcache_core.contracts.report import CheckReport
+from lmcache_core.errors import PluginError
 from lmcache_core.health.ladder import Ladder
 from lmcache_core.health.rule import describe_rule
 from lmcache_core.health.run import Outcome
@@ -31,6 +32,7 @@ class CheckWatch:
 
     Args:
         plugin: Who declared the check.
+        origin: The plugin's distribution and version.
         check: The check.
         name: Its name, read once.
         reader: Reads its terms at each run.
@@ -43,6 +45,7 @@ class CheckWatch:
         self,
         *,
         plugin: str,
+        origin: str,
         check: HealthCheck,
         name: str,
         reader: TermReader,
@@ -50,7 +53,7 @@ class CheckWatch:
         now_s: float,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.plugin = plugin
+        self.plugin, self.origin = plugin, origin
         self.check = check
         self.name = name
         self.reader = reader
@@ -78,6 +81,10 @@ class CheckWatch:
         self._due_s = now_s + terms.initial_delay_s
         self._requested = False
         self._passes = self._fails = 0
+
+    def error(self, reason: str) -> PluginError:
+        """Say what is wrong with it, as an error of its plugin's."""
+        return PluginError(plugin=self.plugin, origin=self.origin, reason=reason)
 
     @property
     def failing(self) -> bool:

@@ -63,8 +63,9 @@ class PluginRegistry:
         return [item for one in self._loaded for item in one.credit(one.declared.tables)]
 
     def health_checks(self) -> list[Declared[type[HealthCheck]]]:
-        """Classes of health checks."""
-        return [item for one in self._loaded for item in one.credit(one.declared.checks)]
+        """Classes of health checks, built-in ones first: of two checks with one name, the first counts."""
+        checks = [item for one in self._loaded for item in one.credit(one.declared.checks)]
+        return sorted(checks, key=lambda item: not item.builtin)
 
     def policies(self) -> dict[str, Declared[type[FallbackPolicy]]]:
         """Fallback policies by name."""

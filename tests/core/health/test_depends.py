@@ -1,9 +1,8 @@
 """Checks that depend on each other."""
 
-import pytest
 from tests.core.health.tower import Hang, MakeTower, SteeredCheck, state_of
 
-from lmcache_core import ConfigError, HealthState
+from lmcache_core import HealthState
 from lmcache_core.config.checks import CheckTable
 
 
@@ -103,15 +102,6 @@ def test_an_observed_check_holds_nobody_back(tower: MakeTower) -> None:
     one = tower(link(enforce=False), store(run=lambda: True)).start()
 
     assert state_of(one.monitor.report(), "store") is HealthState.UP
-
-
-def test_a_circle_is_refused(tower: MakeTower) -> None:
-    with pytest.raises(ConfigError) as caught:
-        tower(link(depends_on=("store",)), store())
-
-    assert str(caught.value) == (
-        "health checks depend on each other in a circle: 'link' -> 'store' -> 'link'; break it in depends_on"
-    )
 
 
 def test_the_configuration_may_say_so(tower: MakeTower) -> None:

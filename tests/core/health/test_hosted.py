@@ -175,9 +175,20 @@ def test_one_waits_while_another_that_it_depends_on_is_down() -> None:
     assert (verdicts[1].reason, database.runs) == ("not run while check 'a-network' is down", 0)
 
 
-def test_a_circle_is_refused() -> None:
+def test_of_a_circle_the_last_is_left_out() -> None:
+    checks, left_out = host(SteeredCheck("a", depends_on=("b",)), SteeredCheck("b", depends_on=("a",)))
+
+    assert [check.name for check in checks] == ["a"]
+    assert left_out == {
+        "a check of plugin 'acme'": "health check 'b' depends on itself: 'b' -> 'a' -> 'b'; break it in depends_on"
+    }
+
+
+def test_a_circle_that_the_configuration_closes_is_refused() -> None:
     with pytest.raises(ConfigError, match="depend on each other in a circle"):
-        host(SteeredCheck("a", depends_on=("b",)), SteeredCheck("b", depends_on=("a",)))
+        host(
+            SteeredCheck("a"), SteeredCheck("b", depends_on=("a",)), tables=(CheckTable(match="a", depends_on=("b",)),)
+        )
 
 
 def broken(_: object) -> list[HealthCheck]:

@@ -18,7 +18,13 @@ TERMS = CheckTerms(interval_s=10.0, timeout_s=3.0, ladder=("recompute",), fast_i
 def a_watch(**terms: object) -> CheckWatch:
     changed = dataclasses.replace(TERMS, **terms)  # type: ignore[arg-type]
     return CheckWatch(
-        plugin="acme", check=SteeredCheck(), name="steered", reader=TermReader(Options()), terms=changed, now_s=0.0
+        plugin="acme",
+        origin="acme 1.0",
+        check=SteeredCheck(),
+        name="steered",
+        reader=TermReader(Options()),
+        terms=changed,
+        now_s=0.0,
     )
 
 
