@@ -112,7 +112,7 @@ class CircuitBreaker:
 
     Args:
         terms: When to open and how to come back.
-        on_change: Told after each change, outside the lock; must not block.
+        on_change: Told each change in order, outside the lock, by one thread at a time; must not block.
         clock: Monotonic seconds.
         jitter: Gives a number from 0 to 1.
     """
@@ -142,6 +142,8 @@ class CircuitBreaker:
         self._credit = 0.0
         self._calls: deque[tuple[float, bool]] = deque(maxlen=_WINDOW_CALLS)
         self._bad = 0
+        self._untold: deque[BreakerReport] = deque()
+        self._telling = threading.Lock()
 
     def admit(self, *, promised: bool = False) -> Permit | None:
         """Give leave for one call, or None: treat it as a miss and do not wait.
@@ -150,19 +152,20 @@ class CircuitBreaker:
             promised: The call fetches what an admitted call has found: on the ramp it goes along with that.
         """
         now_s = self._clock()
+        generation = self._generation  # before the state: a call let in late is of before the opening, and ignored
         if self._state is BreakerState.CLOSED:  # read without the lock: late by one call at most
-            return Permit(self._generation, now_s, trial=False)
+            return Permit(generation, now_s, trial=False)
         with self._lock:
-            permit, changed = self._admit(now_s, promised)
-        self._tell(changed)
+            permit = self._admit(now_s, promised)
+        self._tell()
         return permit
 
     def report(self, permit: Permit, outcome: Outcome) -> None:
         """Say how an admitted call ended; outcomes from before the last opening are ignored."""
         now_s = self._clock()
         with self._lock:
-            changed = self._report(permit, outcome, now_s)
-        self._tell(changed)
+            self._report(permit, outcome, now_s)
+        self._tell()
 
     @property
     def terms(self) -> BreakerTerms:
@@ -187,62 +190,58 @@ class CircuitBreaker:
 
     # -- inside, under the lock -------------------------------------------------
 
-    def _admit(self, now_s: float, promised: bool) -> tuple[Permit | None, bool]:
+    def _admit(self, now_s: float, promised: bool) -> Permit | None:
         if self._state is BreakerState.RAMP:
-            return (Permit(self._generation, now_s, trial=False), False) if promised else self._admit_share(now_s)
+            return Permit(self._generation, now_s, trial=False) if promised else self._admit_share(now_s)
         if self._state is BreakerState.OPEN:
             if now_s < self._trial_at_s:
-                return None, False
+                return None
             self._become(BreakerState.HALF_OPEN, now_s)
             self._passes = 0
-            return self._start_trial(now_s), True
+            return self._start_trial(now_s)
         if self._state is BreakerState.HALF_OPEN:
             waiting = self._trial is not None and now_s - self._trial.started_s < self._terms.trial_s
-            return (None if waiting else self._start_trial(now_s)), False
-        return Permit(self._generation, now_s, trial=False), False
+            return None if waiting else self._start_trial(now_s)
+        return Permit(self._generation, now_s, trial=False)
 
     def _start_trial(self, now_s: float) -> Permit:
         self._trial = Permit(self._generation, now_s, trial=True)
         return self._trial
 
-    def _admit_share(self, now_s: float) -> tuple[Permit | None, bool]:
+    def _admit_share(self, now_s: float) -> Permit | None:
         share = self._share(now_s)
-        changed = share >= 1.0
-        if changed:
+        if share >= 1.0:
             self._become(BreakerState.CLOSED, now_s)
         self._credit += share
         if self._credit < 1.0:
-            return None, changed
+            return None
         self._credit = min(self._credit - 1.0, 1.0)
-        return Permit(self._generation, now_s, trial=False), changed
+        return Permit(self._generation, now_s, trial=False)
 
     def _share(self, now_s: float) -> float:
         if self._state is BreakerState.RAMP:
             return min(1.0, max(_FIRST_SHARE, (now_s - self._since_s) / self._terms.ramp_s))
         return 1.0 if self._state is BreakerState.CLOSED else 0.0
 
-    def _report(self, permit: Permit, outcome: Outcome, now_s: float) -> bool:
+    def _report(self, permit: Permit, outcome: Outcome, now_s: float) -> None:
         if permit.generation != self._generation or permit.reported:
-            return False
+            return
         permit.reported = True
         if permit is self._trial:
             self._trial = None
         if outcome is Outcome.ABANDONED:
-            return False
+            return
         failed = outcome is not Outcome.PASSED
         self._count(now_s, bad=failed or now_s - permit.started_s > self._terms.slow_call_s)
         self._streak = self._streak + 1 if failed else 0
         why = self._why_open(outcome)
         if why:
             self._open(why, now_s)
-            return True
-        if permit.trial and not failed and self._state is BreakerState.HALF_OPEN:
+        elif permit.trial and not failed and self._state is BreakerState.HALF_OPEN:
             self._passes += 1
             if self._passes >= self._terms.trials:
                 self._become(BreakerState.RAMP, now_s)
                 self._credit = 1.0
-                return True
-        return False
 
     def _why_open(self, outcome: Outcome) -> str:
         if outcome is Outcome.TIMED_OUT:
@@ -271,16 +270,17 @@ class CircuitBreaker:
         self._trial_at_s = now_s + min(self._pause_s * spread, self._terms.max_open_s)
         self._reason = reason
         self._opened += 1
-        self._generation += 1
         self._trial = None
         self._streak = 0
         self._calls.clear()
         self._bad = 0
         self._become(BreakerState.OPEN, now_s)
+        self._generation += 1  # after the state, as `admit` reads them the other way round
 
     def _become(self, state: BreakerState, now_s: float) -> None:
         self._state = state
         self._since_s = now_s
+        self._untold.append(self._snapshot())
 
     def _snapshot(self) -> BreakerReport:
         now_s = self._clock()
@@ -296,6 +296,11 @@ class CircuitBreaker:
             share=self._share(now_s),
         )
 
-    def _tell(self, changed: bool) -> None:
-        if changed:
-            self._on_change(self.snapshot())
+    def _tell(self) -> None:
+        """Tell what is untold; whoever comes while another thread tells leaves it to that one."""
+        while self._untold and self._telling.acquire(blocking=False):
+            try:
+                while self._untold:
+                    self._on_change(self._untold.popleft())
+            finally:
+                self._telling.release()

@@ -35,7 +35,7 @@ class Bypass:
         offers: Whether no new chunk is queued for writing: writes are left out, or the backend is draining.
 
     Args:
-        on_change: Told, under no lock, whether anything is held now.
+        on_change: Told, in order, whether anything is held now; under the lock, so it must not block or call back.
     """
 
     def __init__(self, on_change: Callable[[bool], None]) -> None:
@@ -51,14 +51,12 @@ class Bypass:
         with self._lock:
             self._holds[owner] = hold
             self._settle()
-        self._on_change(self.reads or self.offers)
 
     def release(self, owner: str) -> bool:
         """End an owner's hold; False if there is none."""
         with self._lock:
             found = self._holds.pop(owner, None) is not None
             self._settle()
-        self._on_change(self.reads or self.offers)
         return found
 
     def holds(self) -> dict[str, Hold]:
@@ -70,3 +68,4 @@ class Bypass:
         self.reads = any(hold.reads for hold in self._holds.values())
         self.writes = any(hold.writes for hold in self._holds.values())
         self.offers = any(hold.writes or hold.draining for hold in self._holds.values())
+        self._on_change(self.reads or self.offers)

@@ -199,10 +199,11 @@ class GuardedTier:
         Returns:
             ``""``, or why the frames are lost: ``bypassed``, ``breaker_open``, ``full``, ``timeout``, ``error``.
         """
-        permit = None if self.bypass.writes else self.breaker.admit()
+        bypassed = self.bypass.writes  # once: a hold that ends meanwhile must not put the blame on the breaker
+        permit = None if bypassed else self.breaker.admit()
         if permit is None:
             finished()
-            return "bypassed" if self.bypass.writes else "breaker_open"
+            return "bypassed" if bypassed else "breaker_open"
         deadline = time.monotonic() + self.timeout_s
         future = self._writers.submit(lambda: self._backend.store(items, deadline=deadline))
         future.add_done_callback(lambda _: finished())

@@ -1,4 +1,5 @@
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -264,6 +265,63 @@ LEGAL = {
     ("ramp", "open"),
     ("ramp", "closed"),
 }
+
+
+class Watched(CircuitBreaker):
+    """Lets a test in where another thread could come: when the generation is read, and when it has been set."""
+
+    when_read: Callable[[], object] = staticmethod(lambda: None)
+    when_set: Callable[[], object] = staticmethod(lambda: None)
+
+    @property
+    def _generation(self) -> int:
+        when, self.when_read = self.when_read, lambda: None
+        when()
+        return self.number
+
+    @_generation.setter
+    def _generation(self, number: int) -> None:
+        self.number = number
+        self.when_set()
+
+
+def test_a_call_let_in_while_the_breaker_opens_is_of_before_the_opening() -> None:
+    breaker = Watched(TERMS)
+    other = breaker.admit()
+    assert other is not None
+    breaker.when_read = lambda: breaker.report(other, Outcome.TIMED_OUT)
+    late = breaker.admit()
+    if late is not None:
+        breaker.report(late, Outcome.TIMED_OUT)
+
+    assert breaker.snapshot().opened == 1
+
+
+def test_nobody_is_let_in_with_the_number_of_the_opening() -> None:
+    breaker = Watched(TERMS)
+    permit = breaker.admit()
+    assert permit is not None
+    seen: list[BreakerState] = []
+    breaker.when_set = lambda: seen.append(breaker._state)
+    breaker.report(permit, Outcome.TIMED_OUT)
+
+    assert seen == [BreakerState.OPEN]
+
+
+def test_changes_are_told_in_order_each_as_it_was(bench: Bench) -> None:
+    """Another thread may change more while one tells: a gauge set out of order would stay wrong."""
+    told: list[BreakerState] = []
+
+    def listen(report: BreakerReport) -> None:
+        if report.state is BreakerState.OPEN:
+            bench.now_s += TERMS.open_s
+            bench.breaker.admit()
+        told.append(report.state)
+
+    bench.breaker._on_change = listen
+    bench.call(Outcome.TIMED_OUT)
+
+    assert told == [BreakerState.OPEN, BreakerState.HALF_OPEN]
 
 
 class BreakerMachine(RuleBasedStateMachine):

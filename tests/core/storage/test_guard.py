@@ -6,7 +6,7 @@ import torch
 from tests.memory_store import LAYOUT, Gate, Rig, refuse
 
 from lmcache_core import BackendError, BackendTimeoutError, ChunkKey, LoadResult
-from lmcache_core.storage.bypass import Hold
+from lmcache_core.storage.bypass import Bypass, Hold
 
 MakeRig = Callable[..., Rig]
 
@@ -43,6 +43,26 @@ def test_bypass_shows_in_the_gauge(rig: Rig) -> None:
 
     assert rig.sample("backend_bypassed", backend="RemoteBackend-0") == 1
     assert rig.storage.bypassed() == {"RemoteBackend-0": ("operator",)}
+
+
+def test_holds_and_their_gauge_change_under_one_lock() -> None:
+    """Else of two threads the later one may tell first, and the gauge stays wrong."""
+    told: list[tuple[bool, bool]] = []
+    bypass = Bypass(lambda held: told.append((held, bypass._lock.locked())))
+    bypass.hold("operator", Hold("", reads=True, writes=True))
+    bypass.release("operator")
+
+    assert told == [(True, True), (False, True)]
+
+
+def test_a_write_left_out_while_the_hold_ends_is_not_the_breakers_fault(rig: Rig) -> None:
+    class Ending:
+        answers = iter([True, False])
+        writes = property(lambda self: next(self.answers))
+
+    rig.tiers[0].bypass = Ending()  # type: ignore[assignment]
+
+    assert rig.tiers[0].write([], lambda: None) == "bypassed"
 
 
 def test_bypass_of_an_unknown_backend_names_the_known_ones(rig: Rig) -> None:
