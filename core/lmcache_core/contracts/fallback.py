@@ -12,8 +12,9 @@ from lmcache_core.contracts.health import BOTH_SIDES, HealthCheck
 class FallbackPolicy(ABC):
     """One way to go on while a check fails; chosen by `name` in the configuration.
 
-    Both methods run on the monitor's thread and must not block. `release` undoes exactly what
-    `engage` did for the same check, whatever an operator changed in between.
+    `release` undoes exactly what `engage` did for the same check, whatever an operator changed in between.
+    Both are called one at a time for all checks, not always on one thread, and must not block: all checks wait
+    for them. A call that takes longer than 2 s counts as failed, so that everything is recomputed, until it returns.
     """
 
     name: ClassVar[str]

@@ -11,6 +11,7 @@ from lmcache_core.contracts.control import StorageControl
 from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.errors import ConfigError
 from lmcache_core.health.blame import Blame
+from lmcache_core.health.policy_calls import PolicyCalls
 from lmcache_core.health.watch import CheckWatch
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.registry.watched import OverdueError, WatchedCall
@@ -19,6 +20,7 @@ from lmcache_core.threads import describe_error
 log = logging.getLogger(__name__)
 
 _RECOMPUTES = "everything is recomputed while the check fails"
+_CALL_LIMIT_S = 2.0  # all other checks wait for so long, and the monitor must not seem stuck
 
 
 class Fallbacks:
@@ -28,7 +30,9 @@ class Fallbacks:
         policies: By name.
         storage: The switches that policies throw.
         metrics: Where a policy's exceptions are counted.
-        limit_s: Longest that a policy may take to say at start-up whether it can serve a check.
+        limit_s: Longest that a policy may take to say at start-up whether it can serve a check; and, as far as that
+            is less than 2 s, to be engaged or released.
+        on_late: Told that a policy's call which nobody waited for any more has returned: `settle` may get further.
     """
 
     def __init__(
@@ -36,12 +40,15 @@ class Fallbacks:
         policies: Mapping[str, FallbackPolicy],
         storage: StorageControl,
         metrics: CacheMetrics,
+        *,
         limit_s: float = 10.0,
+        on_late: Callable[[], None] = lambda: None,
     ) -> None:
         self._policies = policies
         self._storage = storage
         self._metrics = metrics
         self._limit_s = limit_s
+        self._calls = PolicyCalls(min(limit_s, _CALL_LIMIT_S), on_late)
         self._refused: dict[tuple[str, str], str] = {}  # why, by check and policy
 
     def validate(self, watches: Iterable[CheckWatch], blame: Blame) -> None:
@@ -92,7 +99,7 @@ class Fallbacks:
         try:
             if watch.engaged_policy is not None and watch.engaged_policy != wanted:
                 watch.engaged = False
-                self._policies[watch.engaged_policy].release(watch.check, self._storage)
+                self._call(watch, watch.engaged_policy, "release")
                 watch.engaged_policy = None
             if wanted is not None:
                 self._engage(watch, wanted)
@@ -124,12 +131,15 @@ class Fallbacks:
     def _engage(self, watch: CheckWatch, wanted: str) -> None:
         if (watch.name, wanted) in self._refused:
             raise watch.error(self._refused[watch.name, wanted])
-        policy = self._policies.get(wanted)
-        if policy is None:
+        if wanted not in self._policies:
             raise LookupError(unknown_policy(wanted, self._policies))
         watch.engaged_policy = wanted  # before the call: half an engagement has to be released as well
-        policy.engage(watch.check, self._storage)
+        self._call(watch, wanted, "engage")
         watch.engaged = True
+
+    def _call(self, watch: CheckWatch, name: str, action: str) -> None:
+        method = getattr(self._policies[name], action)
+        self._calls.call(name, action, watch.name, partial(method, watch.check, self._storage))
 
     def _note_problem(self, watch: CheckWatch, error: BaseException) -> None:
         self._metrics.check_errors.labels(watch.name).inc()

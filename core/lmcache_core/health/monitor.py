@@ -73,7 +73,7 @@ class HealthMonitor(PeriodicThread):
         bypassed: Gives the bypassed backends with their owners.
         backends: Describes the stores behind tier 0; must not block.
         tables: What the configuration says of single checks.
-        limit_s: Longest that a policy may take to say whether it can serve a check.
+        limit_s: Longest that a policy may take to answer.
         blame: Tells whose fault it is that a check cannot be used as it is; without it, each stops the start.
         clock: Seconds that never go back.
 
@@ -111,7 +111,7 @@ class HealthMonitor(PeriodicThread):
         watches = enlist(checks, options, tables, clock(), blame)
         interval_s = min([options.ping_interval, *(watch.terms.interval_s for watch in watches)])
         super().__init__(_NAME, interval_s, ThreadLevel.CRITICAL, registry=registry, clock=clock)
-        self._fallbacks = Fallbacks(policies, storage, metrics, limit_s)
+        self._fallbacks = Fallbacks(policies, storage, metrics, limit_s=limit_s, on_late=self._settle_soon)
         self._fallbacks.validate(watches, blame)
         self._watches = watches
         self._storage, self._metrics = storage, metrics
@@ -150,6 +150,9 @@ class HealthMonitor(PeriodicThread):
         """Run all checks soon: live traffic has met an error. Cheap; a flood starts few extra runs."""
         self._wake_requested = True
         super().wake()
+
+    def _settle_soon(self) -> None:
+        super().wake()  # a policy has come back; no check has to run for that
 
     def start(self) -> None:
         """Begin the first round; after a failed initialisation there is nothing to begin."""
@@ -263,8 +266,8 @@ class HealthMonitor(PeriodicThread):
 
     def _compose(self) -> HealthReport:
         """Judge the last look as of now, and move the gate."""
-        bypassed, backends, failed = self._bypassed(), self._backends(), dict(self._plugins_failed)
-        with self._lock:
+        with self._lock:  # around what is read, too: of two that judge, the later one saw what is later
+            bypassed, backends, failed = self._bypassed(), self._backends(), dict(self._plugins_failed)
             look, now_s = self._look, self._clock()
             elapsed_s = max(0.0, now_s - look.taken_s)
             checks = tuple(
@@ -297,12 +300,13 @@ class HealthMonitor(PeriodicThread):
     def _judge_thread(self, look: _Look, elapsed_s: float) -> Verdict | None:
         """What the state of this thread says, whatever the checks say; None while it does its work."""
         down, unknown = HealthState.DOWN, HealthState.UNKNOWN
+        stopping = self.stop_requested  # before why it ends, which is noted first: else that could look like a stop
         stuck = elapsed_s > max(_LEAST_STUCK_S, _INTERVALS_UNTIL_STUCK * self.interval_s)
         grounds = (
             (self._init_failed_reason, down, f"the cache did not initialise: {self._init_failed_reason}"),
             (self._end_reason, down, self._end_reason),
             (self._thread is None, unknown, "the health monitor has not started"),
-            (self.stop_requested, unknown, "the health monitor is stopped"),
+            (stopping, unknown, "the health monitor is stopped"),
             (self._exited or not self.is_running, down, f"thread {_NAME!r} died; restart the process"),
             (stuck, unknown, f"thread {_NAME!r} is stuck{self._place() if stuck else ''}"),
             (bool(look.awaited), unknown, f"the first round of checks waits for {', '.join(map(repr, look.awaited))}"),

@@ -59,7 +59,7 @@ class WatchedCall(threading.Thread, Generic[T]):
             self._done = True
             late = self._given_up
         if late:
-            self._on_late(self._outcome)
+            self._on_late(self.outcome)
 
     def wait(self, limit_s: float) -> T:
         """Start it and wait.
@@ -75,7 +75,7 @@ class WatchedCall(threading.Thread, Generic[T]):
         if self._given_up:
             place, stack = where_is(self)
             raise OverdueError(f"after {limit_s:g} s{place}", stack)
-        return self._outcome()
+        return self.outcome()
 
     @classmethod
     def find_given_up(cls, target: str) -> WatchedCall[object] | None:
@@ -97,7 +97,8 @@ class WatchedCall(threading.Thread, Generic[T]):
     def _all_given_up(cls) -> list[WatchedCall[object]]:
         return [one for one in threading.enumerate() if isinstance(one, WatchedCall) and one.hangs]
 
-    def _outcome(self) -> T:
+    def outcome(self) -> T:
+        """Give its value, or raise what it raised; only once it has ended."""
         if self._error is not None:
             raise self._error
         return self._values[0]
