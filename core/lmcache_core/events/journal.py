@@ -152,6 +152,11 @@ class Journal:
 
     # -- tiers --------------------------------------------------------------------
 
+    @property
+    def hears_evictions(self) -> bool:
+        """Whether anybody listens to `l1_evicted`, so that it is worth noting what goes."""
+        return self._bus.has_subscribers(EventType.L1_KEYS_EVICTED)
+
     def l1_evicted(self, gone: Sequence[tuple[KeyNamespace, bytes]], lifespans_s: Sequence[float]) -> None:
         """Tier 0 made room for others: these went, each after so many seconds."""
         if self._bus.has_subscribers(EventType.L1_KEYS_EVICTED):

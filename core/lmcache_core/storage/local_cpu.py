@@ -15,6 +15,7 @@ from lmcache_core.memory.eviction import LRUIndex
 from lmcache_core.memory.owner import Owner
 from lmcache_core.memory.window import coldest_window
 from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.storage.departures import Departures
 from lmcache_core.storage.tenants import TenantOwner, Tenants
 
 NAME = "LocalCPUBackend"
@@ -55,10 +56,10 @@ class LocalCPUBackend:
         self.arena = arena
         self.tenants = tenants or Tenants()
         self._metrics = metrics
-        self._journal = journal
         self._evicted = metrics.evicted_chunks.labels(NAME)
         self._lock = threading.Lock()
         self._index = LRUIndex()
+        self._departures = Departures(journal)
         self._operator_hot = use_hot
         self._holders: set[str] = set()
         self._is_over = False
@@ -94,6 +95,7 @@ class LocalCPUBackend:
         while len(blocks) < count:
             with self._lock:  # between two steps others come in: room for a large block can take a while
                 more = self._reserve_some(tenant, count - len(blocks), frame_bytes)
+            self._departures.tell()
             if not more:
                 break
             blocks += more
@@ -173,11 +175,7 @@ class LocalCPUBackend:
                 block.account.tally.evicted_chunks += 1
         self.arena.release([block for _, block in gone])
         self._evicted.inc(len(gone))
-        now_s = time.monotonic()
-        self._journal.l1_evicted(
-            [(block.namespace, digest) for digest, block in gone if block.namespace is not None],
-            [now_s - block.kept_since_s for _, block in gone],
-        )
+        self._departures.note(gone)
 
     def lend_no_more(self) -> None:
         """Give out no block any more, so that who still copies into or out of one shares it with nobody."""
