@@ -102,7 +102,10 @@ def lmcache_event_subscribers(context: TelemetryContext) -> Iterable[EventSubscr
 
 @hookspec
 def lmcache_usage_sinks() -> Iterable[UsageSinkSpec]:
-    """Declare places that a fleet collector can write usage messages to."""
+    """Declare places that a fleet collector can write usage messages to.
+
+    This version has no such collector: ``lmcachectl plugins show`` lists a sink, and nothing calls its `build` yet.
+    """
     return ()
 
 
