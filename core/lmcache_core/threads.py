@@ -82,6 +82,7 @@ class PeriodicThread(ABC):
         self._registry = registry
         self._clock = clock
         self._thread: threading.Thread | None = None
+        self._begun = threading.Event()
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._status_lock = threading.Lock()
@@ -116,8 +117,12 @@ class PeriodicThread(ABC):
             if self._registry is not None:
                 self._registry.register(self)
             self._last_seen_s = self._clock() + self.init_wait_s
-            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._thread.start()
+            self._thread = thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            self._thread = None  # the registry shows a dead thread
+            raise
 
     def stop(self, timeout_s: float = 5.0) -> bool:
         """Ask it to end, wait at most so long, and leave the registry.
@@ -131,12 +136,13 @@ class PeriodicThread(ABC):
         if thread is None:
             return True
         if thread is not threading.current_thread():
-            thread.join(timeout_s)
-            if thread.is_alive():
+            if self._begun.wait(timeout_s):
+                thread.join(timeout_s)
+            if self.is_running:
                 log.warning("thread %s did not end within %.1f s; it ends after its run", self.name, timeout_s)
         if self._registry is not None:
             self._registry.unregister(self)
-        return not thread.is_alive()
+        return not self.is_running
 
     def wake(self) -> None:
         """Run now instead of at the end of the wait, the first wait included."""
@@ -154,9 +160,9 @@ class PeriodicThread(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread is alive."""
+        """Whether the thread is alive, or just being started: who looks at that moment must not take it for dead."""
         thread = self._thread
-        return thread is not None and thread.is_alive()
+        return thread is not None and (not self._begun.is_set() or thread.is_alive())
 
     @property
     def is_active(self) -> bool:
@@ -209,6 +215,7 @@ class PeriodicThread(ABC):
         }
 
     def _run(self) -> None:
+        self._begun.set()
         try:
             wait_s = self.init_wait_s
             while not self._stopping.is_set():

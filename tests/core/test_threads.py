@@ -337,3 +337,54 @@ def test_an_error_whose_text_raises_can_be_described() -> None:
 
 def test_an_error_without_text_is_its_type() -> None:
     assert describe_error(TimeoutError()) == "TimeoutError"
+
+
+@pytest.fixture
+def at_start(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """What is done where a thread is about to be started by its owner."""
+    deeds: list[Callable[[], object]] = []
+    start = threading.Thread.start
+
+    def begin(thread: threading.Thread) -> None:
+        while deeds:
+            deeds.pop()()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", begin)
+    return deeds
+
+
+def test_a_thread_that_is_being_started_is_not_taken_for_dead(
+    make_beat: MakeBeat, at_start: list[Callable[[], object]]
+) -> None:
+    """It is in the registry already, and a health check may look there."""
+    registry, seen = PeriodicThreadRegistry(), []
+    at_start.append(lambda: seen.extend(report.is_alive for report in registry.reports()))
+    make_beat(registry=registry).start()
+
+    assert seen == [True]
+
+
+def test_a_thread_that_cannot_be_started_is_dead(make_beat: MakeBeat, at_start: list[Callable[[], object]]) -> None:
+    def refuse() -> None:
+        raise RuntimeError("can't start new thread")
+
+    registry = PeriodicThreadRegistry()
+    beat = make_beat(registry=registry)
+    at_start.append(refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        beat.start()
+
+    assert [report.is_alive for report in registry.reports()] == [False]
+    assert beat.stop()
+
+
+def test_a_stop_while_it_is_being_started_ends_it(make_beat: MakeBeat, at_start: list[Callable[[], object]]) -> None:
+    stopped = []
+    beat = make_beat()
+    at_start.append(lambda: stopped.append(beat.stop(0.0)))
+    beat.start()
+
+    assert stopped == [False]  # not yet
+    assert beat.stop()
+    assert beat.runs == 0
