@@ -54,17 +54,9 @@ class WorkerPool:
             self._unfinished += 1
             start = self._unfinished > self._threads and self._threads < self._limit
             if start:
-                self._threads += 1
-            number = self._threads
-        if start:
-            try:
-                threading.Thread(target=self._run, name=f"{self._name}-{number}", daemon=True).start()
-            except BaseException:
-                with self._lock:
-                    self._threads -= 1
-                    self._unfinished -= 1
-                raise
-        self._jobs.put((future, call))  # type: ignore[arg-type] # Future is invariant; only this pool reads it
+                self._start()
+            # Under the lock: behind what `close` queues for the threads, nobody would ever find it.
+            self._jobs.put((future, call))  # type: ignore[arg-type] # Future is invariant; only this pool reads it
         return future
 
     def close(self) -> None:
@@ -76,6 +68,15 @@ class WorkerPool:
             threads = self._threads
         for _ in range(threads):
             self._jobs.put(None)
+
+    def _start(self) -> None:
+        name = f"{self._name}-{self._threads + 1}"
+        try:
+            threading.Thread(target=self._run, name=name, daemon=True).start()
+        except BaseException:
+            self._unfinished -= 1
+            raise
+        self._threads += 1
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:

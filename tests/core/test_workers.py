@@ -113,3 +113,23 @@ def test_a_thread_that_cannot_start_is_not_counted(monkeypatch: pytest.MonkeyPat
             pool.submit(lambda: 0)
 
     assert pool.submit(lambda: 7).result(10) == 7
+
+
+def test_a_job_is_never_left_behind_the_end() -> None:
+    """`close` may come just before the job is queued: its threads must find it all the same."""
+    pool = WorkerPool("pool", 1)
+    jobs = pool._jobs
+
+    class Queue:
+        get = staticmethod(jobs.get)
+
+        def put(self, job: object) -> None:
+            if job is not None:
+                closing = threading.Thread(target=pool.close)
+                closing.start()
+                closing.join(0.2)
+            jobs.put(job)  # type: ignore[arg-type]
+
+    pool._jobs = Queue()  # type: ignore[assignment]
+
+    assert pool.submit(lambda: "done").result(10) == "done"
