@@ -65,27 +65,32 @@ class WriteBehind:
 
         Its lease is released when it is written, lost, or not accepted.
         """
-        if self._tier.bypass.offers:
-            reason = "bypassed"
-        elif self._tier.breaker.is_open:
-            reason = "breaker_open"
-        else:
-            with self._changed:
-                reason = "stopped" if self._stopped else "queue_full" if len(self._waiting) >= self._limit else ""
-                if not reason:
-                    self._waiting.append(_Job(key, codec, block, lease))
-                    self._gauge.set(len(self._waiting))
-                    self._changed.notify()
-                self._shed += reason == "queue_full"
+        with self._changed:  # around the question too: a drain that refuses new chunks then waits for every other one
+            reason = self._refusal()
+            if not reason:
+                self._waiting.append(_Job(key, codec, block, lease))
+                self._gauge.set(len(self._waiting))
+                self._changed.notify()
+            self._shed += reason == "queue_full"
         if reason:
             lease.release()
             self._lose(1, reason)
         return not reason
 
+    def _refusal(self) -> str:
+        if self._tier.bypass.offers:
+            return "bypassed"
+        if self._tier.breaker.is_open:
+            return "breaker_open"
+        if self._stopped:
+            return "stopped"
+        return "queue_full" if len(self._waiting) >= self._limit else ""
+
     @property
     def waiting_chunks(self) -> int:
         """Chunks not written yet."""
-        return len(self._waiting) + self._writing
+        with self._changed:  # a batch on its way from one to the other is in neither
+            return len(self._waiting) + self._writing
 
     def usage(self) -> WriteBehindUsage:
         """Tell how the queue fares."""

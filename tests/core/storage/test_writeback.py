@@ -1,4 +1,6 @@
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -70,3 +72,45 @@ def test_chunk_offered_after_stop_is_counted(rig: Rig) -> None:
 
     assert rig.sample("lost_chunks_total", backend="RemoteBackend-0", reason="stopped") == 1
     assert rig.arena.blocks == rig.local.chunks
+
+
+def test_a_chunk_is_offered_before_a_drain_looks_or_not_at_all(rig: Rig) -> None:
+    """What is decided of a chunk, and that it waits, is one step for whoever flushes."""
+    writer = rig.storage._writers[0]
+    free: list[bool] = []
+
+    class Asked:
+        writes = False
+
+        @property
+        def offers(self) -> bool:
+            asking = threading.Thread(target=lambda: free.append(writer._changed.acquire(blocking=False)))
+            asking.start()
+            asking.join()
+            return False
+
+    rig.tiers[0].bypass = Asked()  # type: ignore[assignment]
+    rig.engine.store(range(4), kv(4))
+
+    assert free == [False]
+
+
+def test_a_batch_that_is_being_taken_still_waits(rig: Rig) -> None:
+    rig.stores[0].fault = Gate("store")
+    writer = rig.storage._writers[0]
+    take, seen = writer._next_batch, []
+    reader = threading.Thread(target=lambda: seen.append(writer.waiting_chunks))
+
+    def read_meanwhile() -> list[Any]:
+        batch = take()
+        if batch:
+            reader.start()
+            reader.join(0.2)
+        return batch
+
+    writer._next_batch = read_meanwhile  # type: ignore[method-assign]
+    rig.engine.store(range(4), kv(4))
+    assert until(lambda: reader.ident is not None)
+    reader.join()
+
+    assert seen == [1]
