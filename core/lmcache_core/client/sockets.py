@@ -271,7 +271,8 @@ class SocketPool:
             with suppress(ServerCallError):  # the end of the lifeline says the same
                 self.tell(farewell)
         self._why_closed = self.end() or _OVER
-        self._closed, self._lifeline = True, None
+        with self._lock:  # else a socket just being made would have no lifeline, and wait for a dead server
+            self._closed, self._lifeline = True, None
         self._close_idle(_FAREWELL_MS if farewell is not None else 0)
 
     def disown(self) -> None:
@@ -291,6 +292,7 @@ class SocketPool:
             except zmq.ZMQError as error:
                 raise ServerCallError(f"no socket to the cache server can be made: {error}") from error
             self._open += 1
+            lifeline = self._lifeline
         raw.linger = 0
         raw.sndhwm = 0  # a message that gives something back is never dropped
         raw.maxmsgsize = MOST_MESSAGE_BYTES
@@ -298,7 +300,7 @@ class SocketPool:
         raw.reconnect_ivl = _RECONNECT_MS
         raw.connect_timeout = _CONNECT_TIMEOUT_MS
         raw.connect(self._address)
-        return CallSocket(raw, self._lifeline, self.session)
+        return CallSocket(raw, lifeline, self.session)
 
     def _close_idle(self, linger_ms: int = 0) -> None:
         while True:
