@@ -1,11 +1,14 @@
 import asyncio
 import logging
+import threading
 
 import pytest
 from tests.core.health.tower import Hang, MakeTower, SteeredCheck, raising, state_of
 from tests.memory_store import Options
 
 from lmcache_core import CheckResult, HealthState
+from lmcache_core.health.monitor import HealthMonitor
+from lmcache_core.threads import PeriodicThread
 
 # -- before, during and after the first round ----------------------------------------------------------------------
 
@@ -285,3 +288,28 @@ def test_default_options_are_lmcaches(tower: MakeTower) -> None:
     one = tower(SteeredCheck(), options=Options())
 
     assert one.monitor.interval_s == 30.0
+
+
+def test_a_check_that_gives_up_at_this_moment_is_no_stop(tower: MakeTower, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever judges meanwhile sees why it ends, or does not see that it ends."""
+    monitor = tower(SteeredCheck()).monitor
+    asked = PeriodicThread.stop_requested.fget
+    monitor._thread = threading.current_thread()  # as if started
+
+    def ends_meanwhile(self: PeriodicThread) -> bool:
+        self._end("check 'steered' gave up for ever")
+        return asked(self)
+
+    monkeypatch.setattr(HealthMonitor, "stop_requested", property(ends_meanwhile))
+
+    assert monitor.report().reason == "check 'steered' gave up for ever"
+
+
+def test_of_two_that_judge_the_later_one_has_seen_what_is_later(tower: MakeTower) -> None:
+    """One that has read what is bypassed must not be overtaken by another one's verdict."""
+    alone: list[bool] = []
+    monitor = tower(SteeredCheck()).monitor
+    monitor._bypassed = lambda: alone.append(monitor._lock.locked()) or {}
+    monitor.report()
+
+    assert alone == [True]
