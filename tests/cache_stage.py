@@ -163,6 +163,12 @@ class OverTheWire:
         self._stack.close()
 
 
+def let_in(client: Any) -> Any:
+    """Give a client once its server has let it in or refused it: an attempt to connect lasts a second at most."""
+    assert until(lambda: not client.reason.endswith(("in time", "timed out"))), client.reason
+    return client
+
+
 MakeStage = Callable[..., Stage]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.cache_stage import let_in
 
 from lmcache_core import CacheClient, CacheServer, KVLayout, connect
 
@@ -49,7 +50,7 @@ def make_client(address: str) -> Iterator[MakeClient]:
     def make(**engine: object) -> CacheClient:
         given = {"layout": LAYOUT, "model_name": "m", "address": address, **engine}
         made.append(connect(overrides={"blocking_timeout_secs": 5.0}, environ={}, **given))  # type: ignore[arg-type]
-        return made[-1]
+        return let_in(made[-1])
 
     yield make
     for client in made:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.cache_stage import let_in
 from tests.core.client.fake_server import FakeServer
 from tests.memory_store import LAYOUT
 
@@ -46,4 +47,4 @@ def make_client(server: FakeServer) -> Iterator[MakeClient]:
 
 @pytest.fixture
 def client(make_client: MakeClient) -> CacheClient:
-    return make_client()
+    return let_in(make_client())

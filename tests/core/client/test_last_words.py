@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.cache_stage import CHUNK_TOKENS, LAYOUT, InProcess, OverTheWire, until
+from tests.cache_stage import CHUNK_TOKENS, LAYOUT, InProcess, OverTheWire, let_in, until
 from tests.core.client.fake_server import FakeServer
 from tests.core.client.test_connection import errors
 from tests.engine_calls import TOKENS
@@ -73,7 +73,7 @@ def test_the_server_inside_an_engine_says_so_too(caplog: pytest.LogCaptureFixtur
         serving = listen(stage._manager, address)
         wanted = {"server_address": address}
         with connect(overrides=wanted, environ={}, layout=LAYOUT, model_name="m", ranks=(0,)) as client:
-            assert client.is_healthy()
+            assert let_in(client).is_healthy()
             with caplog.at_level(logging.INFO):
                 serving.stop()
                 assert until(lambda: any(RECOMPUTED in sentence for _, sentence in without_stopping(caplog)))

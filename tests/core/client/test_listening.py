@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.cache_calls import fresh, kv_of, mask
-from tests.cache_stage import CHUNK_TOKENS, LAYOUT, InProcess, until
+from tests.cache_stage import CHUNK_TOKENS, LAYOUT, InProcess, let_in, until
 from tests.core.client.test_connection import errors
 
 from lmcache_core import connect, listen
@@ -31,7 +31,7 @@ def client(stage: InProcess) -> Iterator[Any]:
             with connect(
                 overrides={"server_address": address}, environ={}, layout=LAYOUT, model_name="m", ranks=(0,)
             ) as client:
-                yield client
+                yield let_in(client)
         finally:
             serving.stop()
 

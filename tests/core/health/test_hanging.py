@@ -11,7 +11,7 @@ from lmcache_core import HealthState
 
 
 def test_a_hanging_check_fails_at_its_timeout(tower: MakeTower, hang: Hang) -> None:
-    one = tower(SteeredCheck(run=hang, timeout=0.05)).start()
+    one = tower(SteeredCheck(run=hang, timeout=0.05, interval=30.0)).start()
     report = one.monitor.report()
     hang.release.set()
 

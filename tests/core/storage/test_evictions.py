@@ -25,7 +25,7 @@ class Teller(MemoryStore):
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
-    made = Rig(stores=[Teller()], timeout_s=0.2, chunks=32)
+    made = Rig(stores=[Teller()], timeout_s=1.0, chunks=32)
     yield made
     made.close()
 
