@@ -22,7 +22,10 @@ JOINED: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class JoiningFinder(MetaPathFinder):
-    """Lets the other finders find a package, and adds a folder to its search path."""
+    """Lets the other finders find a package, and adds a folder to its search path.
+
+    Threads that join at the same moment may each leave one: they pass each other over, and the folder is added once.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -31,8 +34,10 @@ class JoiningFinder(MetaPathFinder):
         folder = JOINED.get(fullname)
         if folder is None:
             return None
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(fullname, path, target)
+        for finder in list(sys.meta_path):
+            # Python passes over finders of the old protocol, which have no find_spec, and so does this.
+            find = None if isinstance(finder, JoiningFinder) else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if find is None else find(fullname, path, target)
             if spec is not None:
                 if spec.submodule_search_locations is not None:
                     spec.submodule_search_locations.append(folder)
@@ -61,8 +66,7 @@ def part() -> None:
         package = sys.modules.get(name)
         if package is None:
             continue
-        if folder in package.__path__:
-            package.__path__.remove(folder)
+        package.__path__[:] = [place for place in package.__path__ if place != folder]
         for path in Path(folder).glob("[!_]*.py"):
             sys.modules.pop(f"{name}.{path.stem}", None)
             vars(package).pop(path.stem, None)

@@ -14,7 +14,7 @@ import tomli
 
 from lmcache_core import __version__
 from lmcache_plugins.upstream import bridge, install, uninstall
-from lmcache_plugins.upstream.join import JOINED, is_joined
+from lmcache_plugins.upstream.join import JOINED, JoiningFinder, is_joined, join
 
 CHECKS = "lmcache.v1.health_monitor.checks"
 CONNECTORS = "lmcache.v1.storage_backend.connector"
@@ -139,6 +139,36 @@ def test_joining_twice_is_joining_once(lmcache_at, caplog) -> None:
     assert (install(), install(), len(caplog.messages)) == (True, True, 1)
     assert found_in(CHECKS) == ["lmcache_core_checks"]
     assert list(importlib.import_module(CHECKS).__path__).count(JOINED[CHECKS]) == 1
+
+
+def test_threads_that_join_at_the_same_moment_join_once(lmcache_at) -> None:
+    lmcache_at("0.5.6")
+    join()  # as each does that saw that nobody had joined
+    join()
+
+    assert sum(isinstance(finder, JoiningFinder) for finder in sys.meta_path) == 2
+    assert found_in(CHECKS) == ["lmcache_core_checks"]
+    assert list(importlib.import_module(CHECKS).__path__).count(JOINED[CHECKS]) == 1
+    uninstall()
+    assert (is_joined(), found_in(CHECKS)) == (False, [])
+
+
+@pytest.mark.filterwarnings("ignore:.*find_spec.. not found:ImportWarning")
+def test_a_finder_of_the_old_protocol_is_passed_over(lmcache_at) -> None:
+    class Old:
+        """Has no find_spec; up to Python 3.11 it is asked in its own way, then not at all."""
+
+        def find_module(self, fullname: str, path: object = None) -> None:
+            del fullname, path
+
+    lmcache_at("0.5.6")
+    old = Old()
+    install()
+    sys.meta_path.insert(1, old)  # type: ignore[arg-type]
+    try:
+        assert found_in(CHECKS) == ["lmcache_core_checks"]
+    finally:
+        sys.meta_path.remove(old)  # type: ignore[arg-type]
 
 
 def test_uninstalling_undoes_it(lmcache_at, caplog) -> None:
