@@ -1,4 +1,4 @@
-# Six words: demo, test, lint, soak, bench, clean. Each sets up what it needs in .venv; nothing is installed elsewhere.
+# Seven words: demo, test, lint, soak, races, bench, clean. Each sets up what it needs in .venv; nothing is installed elsewhere.
 # Needs Python 3.10 or newer with its venv module, and make. Choose the interpreter: make test PYTHON=python3.12
 
 PYTHON ?= python3
@@ -38,7 +38,7 @@ WORKERS ?= 2
 # What pip shows of vLLM's installation; `make test`, where it runs beside another, wants only what goes wrong.
 VLLM_SHOWS := --progress-bar on
 
-.PHONY: demo test test-core test-timing test-upstream test-vllm lint soak bench clean
+.PHONY: demo test test-core test-timing test-upstream test-vllm lint soak races bench clean
 .DELETE_ON_ERROR:
 
 demo: $(DEMO_READY)
@@ -85,6 +85,16 @@ lint: $(TEST_READY)
 soak: $(TEST_READY)
 	@echo "==> soak: mixed traffic with deaths and freezes, about 18 minutes"
 	@$(PY) -m pytest -m soak tests/system/test_soak.py
+
+# What `make races` runs, and how; no seed draws one. RACES=--race-main holds up the main thread as well.
+PATHS ?= tests/core tests/plugins
+SEED  ?=
+RACES ?=
+
+races: $(TEST_READY)
+	@echo "==> races: pytest with threads held up at random, four times as long as without"
+	@$(PY) -m pytest -p tests.races.plugin $(if $(SEED),--race-seed $(SEED)) $(RACES) $(PATHS) \
+		-m 'not soak and not timing' -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 bench: $(TEST_READY)
 	@set -e; for script in bench/*.py; do \
