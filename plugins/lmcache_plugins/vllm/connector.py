@@ -22,7 +22,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorProm
 from lmcache_core import ConfigError, LayoutError, LMCacheError
 from lmcache_plugins.vllm.border import Border
 from lmcache_plugins.vllm.exposed import Exposed
-from lmcache_plugins.vllm.facts import CacheFacts, cache_facts, check_block_bytes, rank_facts
+from lmcache_plugins.vllm.facts import CacheFacts, cache_facts, check_block_bytes, no_waiting, rank_facts
 from lmcache_plugins.vllm.loads import Ended
 from lmcache_plugins.vllm.opened import OpenedCache, OpenedLookups, open_cache, open_lookups
 from lmcache_plugins.vllm.options import PREFIX, ConnectorOptions, read_options
@@ -282,9 +282,9 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
             self._reason = str(error)
             log.error("lmcache-core: nothing is cached, as %s", error)  # noqa: TRY400 - the sentence says all
             return ConnectorOptions()
-        scheduling = getattr(vllm_config, "scheduler_config", None)
-        if not options.async_load and getattr(scheduling, "async_scheduling", False):
-            log.warning("lmcache-core: %sasync_load is on, as vllm schedules asynchronously", PREFIX)
+        cause = "" if options.async_load else no_waiting(vllm_config)
+        if cause:
+            log.warning("lmcache-core: %sasync_load is on, as vllm %s", PREFIX, cause)
             return replace(options, async_load=True)
         return options
 

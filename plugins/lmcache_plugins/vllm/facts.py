@@ -102,6 +102,21 @@ def rank_facts(vllm_config: Any) -> RankFacts:
     )
 
 
+def no_waiting(vllm_config: Any) -> str:
+    """Say why a step must not wait for its loads: what is computed on one that fails could not be taken back.
+
+    Returns:
+        What vLLM does, as the end of a sentence; ``""`` where a step may.
+    """
+    if getattr(getattr(vllm_config, "scheduler_config", None), "async_scheduling", False):
+        return "schedules asynchronously"
+    if getattr(getattr(vllm_config, "parallel_config", None), "pipeline_parallel_size", 1) > 1:
+        return "begins a step before the one before it has ended, as its pipeline needs"
+    if getattr(getattr(vllm_config, "cache_config", None), "enable_prefix_caching", False):
+        return "lets requests of one step share blocks by its prefix cache"
+    return ""
+
+
 def cache_facts(vllm_config: Any, kv_cache_config: Any, kv_caches: Mapping[str, Any], machine: str) -> CacheFacts:
     """Read the layout of a worker's KV cache.
 

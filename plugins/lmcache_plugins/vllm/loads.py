@@ -88,12 +88,6 @@ class LoadDesk:
             failed, self._failed = self._failed, set()
         return Ended(done, bad_blocks, failed)
 
-    def take_failed(self) -> set[str]:
-        """Give the requests whose loads left blocks empty since the last call."""
-        with self._ended:
-            failed, self._failed = self._failed, set()
-        return failed
-
     def close(self) -> None:
         """End the thread after the load under way."""
         if self._thread is not None:

@@ -34,6 +34,8 @@ class _Tracked:
     block_ids: list[list[int]] = field(default_factory=list)
     stored_tokens: int = 0
     seen_tokens: int = 0
+    accounted_tokens: int = 0
+    doubted_tokens: int = 0
     found_tokens: int | None = None
     given_tokens: int = 0
     lookup: Pending | None = None
@@ -93,6 +95,7 @@ class SchedulerSide:
         None instead of a number: ask again in the next step.
         """
         tracked = self._track(view)
+        tracked.accounted_tokens = computed_tokens
         limit = self._limit(len(view.tokens))
         # What is behind the last whole block before the last token vLLM computes in the step that it takes anyway.
         needed = min(limit, (len(view.tokens) - 1) // self._block_tokens * self._block_tokens)
@@ -130,6 +133,7 @@ class SchedulerSide:
         view = tracked.view
         tracked.lookup = None  # what it promised is the load's now
         tracked.loaded_at = view.preemptions
+        tracked.accounted_tokens = tracked.asked_tokens + external_tokens
         order = self._load_order(tracked, block_ids, external_tokens)
         if self._room is not None:
             self._room.take(request_id, len(view.tokens))
@@ -154,6 +158,7 @@ class SchedulerSide:
     def saves(self, scheduled: Sequence[Scheduled]) -> tuple[SaveOrder, ...]:
         """Give the saves of chunks that a step makes full."""
         chunk_tokens = self._lookups.chunk_tokens if self._options.saves else 0
+        doubtful = self._is_doubtful(scheduled)
         orders = []
         for one in scheduled:
             if self._room is not None:
@@ -161,7 +166,7 @@ class SchedulerSide:
             tracked = self._tracked.get(one.request_id)
             if tracked is not None and not tracked.view.refusal:
                 _take_blocks(tracked, one)
-                order = self._save(tracked, one, chunk_tokens) if chunk_tokens else None
+                order = self._save(tracked, one, chunk_tokens, doubtful=doubtful) if chunk_tokens else None
                 if order is not None:
                     orders.append(order)
         return tuple(orders)
@@ -179,6 +184,7 @@ class SchedulerSide:
                 self._room.leave(request_id)
             tracked = self._tracked.pop(request_id, None)
             if tracked is not None:
+                self._count_unkept(tracked, tracked.doubted_tokens)
                 self._give_up(tracked)
 
     def reset(self) -> bool:
@@ -260,24 +266,33 @@ class SchedulerSide:
             variant=view.variant,
         )
 
-    def _save(self, tracked: _Tracked, one: Scheduled, chunk_tokens: int) -> SaveOrder | None:
+    def _is_doubtful(self, scheduled: Sequence[Scheduled]) -> bool:
+        """Whether a step's blocks are filled within it: by a load of ours, or by another connector beside this one.
+
+        Only after the step vLLM knows whether all ranks have them. If not, it computes again what was computed on
+        them, also by requests that share them.
+        """
+        return (bool(self._loads) and not self._options.async_load) or any(
+            one.replaces
+            and one.request_id in self._tracked
+            and one.computed_tokens - self._tracked[one.request_id].accounted_tokens >= self._block_tokens
+            for one in scheduled
+        )
+
+    def _save(self, tracked: _Tracked, one: Scheduled, chunk_tokens: int, *, doubtful: bool) -> SaveOrder | None:
         if one.computed_tokens < tracked.seen_tokens:  # preempted, or a load failed: what was planned may be lost
             tracked.stored_tokens = min(tracked.stored_tokens, one.computed_tokens)
         tracked.seen_tokens = one.computed_tokens
         view = tracked.view
-        known = min(one.computed_tokens + one.step_tokens, len(view.tokens))
-        if not self._options.save_generated:
-            known = min(known, view.prompt_tokens)
-        # The last token is computed in any case: a rest of one would save nothing.
-        whole = known == view.prompt_tokens and known % chunk_tokens != 1 and self._lookups.save_unfull_chunk
-        saved_tokens = known if whole else known // chunk_tokens * chunk_tokens
+        saved_tokens = self._full_tokens(view, one.computed_tokens + one.step_tokens, chunk_tokens)
+        if doubtful:  # the next step keeps it
+            tracked.doubted_tokens = saved_tokens
+            saved_tokens = 0 if one.replaces else self._full_tokens(view, one.computed_tokens, chunk_tokens)
         if saved_tokens <= tracked.stored_tokens:
             return None
         first_block = self._first_held(one.computed_tokens)
         skipped_tokens = min(-(-first_block * self._block_tokens // chunk_tokens) * chunk_tokens, saved_tokens)
-        unkept_tokens = skipped_tokens - max(tracked.stored_tokens, tracked.given_tokens)
-        if unkept_tokens > 0:
-            self._tally.add("unkept_tokens", unkept_tokens)
+        self._count_unkept(tracked, skipped_tokens)
         tracked.stored_tokens = saved_tokens
         if skipped_tokens == saved_tokens:
             return None
@@ -289,6 +304,20 @@ class SchedulerSide:
             salt=view.salt,
             variant=view.variant,
         )
+
+    def _full_tokens(self, view: RequestView, computed_tokens: int, chunk_tokens: int) -> int:
+        """Give how many of a request's first tokens can be kept when so many are computed."""
+        known = min(computed_tokens, len(view.tokens))
+        if not self._options.save_generated:
+            known = min(known, view.prompt_tokens)
+        # The last token is computed in any case: a rest of one would save nothing.
+        whole = known == view.prompt_tokens and known % chunk_tokens != 1 and self._lookups.save_unfull_chunk
+        return known if whole else known // chunk_tokens * chunk_tokens
+
+    def _count_unkept(self, tracked: _Tracked, end_tokens: int) -> None:
+        unkept_tokens = end_tokens - max(tracked.stored_tokens, tracked.given_tokens)
+        if unkept_tokens > 0:
+            self._tally.add("unkept_tokens", unkept_tokens)
 
     def _first_held(self, computed_tokens: int) -> int:
         """Give the first block that windowed layers have not let go of before a step, as vLLM reckons it."""

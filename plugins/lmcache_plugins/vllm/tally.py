@@ -14,7 +14,7 @@ FAMILIES = {
     "loaded_tokens": "Tokens whose KV was loaded.",
     "failed_tokens": "Tokens whose KV was promised and could not be loaded; vLLM computed them.",
     "stored_tokens": "Tokens whose KV was newly kept.",
-    "unkept_tokens": "Tokens that were not kept, as windowed layers had let go of a part of their chunk.",
+    "unkept_tokens": "Tokens that were not kept: windowed layers had let go of them, or their request ended too soon.",
     "load_seconds": "Seconds spent loading.",
     "store_seconds": "Seconds that steps were held up by storing.",
     "refused_requests": "Requests whose KV tokens alone cannot name, left to vLLM.",

@@ -67,12 +67,10 @@ class WorkerSide:
         self._tally = tally
         self._clock = clock
         self.desk = LoadDesk(self._load, threaded=threaded and chunks is not None, whole=whole)
-        self._unfit: set[str] = set()
 
     def start_loads(self, plan: StepPlan) -> bool:
         """Begin a step's loads, without a thread to their end; give True."""
         self.desk.order(plan.loads)
-        self._unfit = set() if self._threaded else self.desk.take_failed()
         return True
 
     def refuse(self, plan: StepPlan) -> None:
@@ -94,8 +92,6 @@ class WorkerSide:
             return
         begin = self._clock()
         for order in plan.saves:
-            if order.request_id in self._unfit:  # computed on blocks that are not loaded; vLLM does it again
-                continue
             kept_tokens = self._chunks.store(
                 order.tokens,
                 PagedKV(order.block_ids, tokens=len(order.tokens)),

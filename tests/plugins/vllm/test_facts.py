@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lmcache_core import LayoutError
-from lmcache_plugins.vllm.facts import cache_facts, check_block_bytes, rank_facts
+from lmcache_plugins.vllm.facts import cache_facts, check_block_bytes, no_waiting, rank_facts
 
 BLOCKS = 7
 
@@ -286,3 +286,22 @@ def test_tokens_split_among_workers_are_refused() -> None:
     with pytest.raises(LayoutError) as caught:
         rank_facts(vllm_config(decode_context_parallel_size=2))
     assert str(caught.value) == "vllm: decode_context_parallel_size is 2, which splits a block's tokens; use 1"
+
+
+@pytest.mark.parametrize(
+    ("config", "cause"),
+    [
+        ({}, ""),
+        ({"scheduler_config": SimpleNamespace(async_scheduling=True)}, "schedules asynchronously"),
+        (
+            {"parallel_config": SimpleNamespace(pipeline_parallel_size=2)},
+            "begins a step before the one before it has ended, as its pipeline needs",
+        ),
+        (
+            {"cache_config": SimpleNamespace(enable_prefix_caching=True)},
+            "lets requests of one step share blocks by its prefix cache",
+        ),
+    ],
+)
+def test_a_step_waits_for_no_load_where_vllm_could_not_take_it_back(config: dict[str, Any], cause: str) -> None:
+    assert no_waiting(SimpleNamespace(**config)) == cause

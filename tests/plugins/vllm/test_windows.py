@@ -52,7 +52,7 @@ def test_a_chunk_that_a_window_has_left_in_part_is_counted_and_not_kept() -> Non
 @pytest.mark.parametrize(("found", "unkept"), [(16, None), (8, 8)])
 def test_what_vllm_has_and_the_cache_has_not_is_counted(found: int, unkept: int | None) -> None:
     scheduler = Scheduler(found=found, windows=(0, 3), blocks=100)
-    scheduler.match(24)
+    scheduler.match(24, computed=16)
     (order,) = scheduler.side.saves(step(8, computed=16, blocks=range(1, 7), replaces=True, groups=2))
     assert (order.first_block, scheduler.tally.take().get("unkept_tokens")) == (3, unkept)
 
