@@ -210,14 +210,23 @@ def test_a_check_that_learns_late_what_is_absent_is_left_out(plugin, lmcache_of,
 
 
 def test_a_wrong_configuration_is_a_sentence_and_lmcache_goes_on(plugin, lmcache_of, monkeypatch, caplog) -> None:
-    monkeypatch.setenv("LMCACHE_EXTRA_CONFIG", '{"ping_intervall": 5}')
+    monkeypatch.setenv("LMCACHE_EXTRA_CONFIG__PING_INTERVALL", "5")
     engine = lmcache_of()
 
     assert engine.manager.is_healthy()
     assert caplog.messages[-1] == (
-        "lmcache-core's checks do not run inside lmcache: LMCACHE_EXTRA_CONFIG: extra_config.ping_intervall: "
-        "unknown key; did you mean 'ping_interval'?"
+        "lmcache-core's checks do not run inside lmcache: LMCACHE_EXTRA_CONFIG__PING_INTERVALL: "
+        "unknown variable; did you mean LMCACHE_EXTRA_CONFIG__PING_INTERVAL?"
     )
+
+
+def test_keys_of_lmcaches_connectors_stop_neither_checks_nor_store(plugin, lmcache_of, monkeypatch, tmp_path) -> None:
+    steered(plugin)
+    monkeypatch.setenv("LMCACHE_EXTRA_CONFIG", '{"fs_base_path": "/x", "my.key": 1, "my_key": 2, "ping_interval": "5"}')
+    engine = lmcache_of(remote_url=f"lmcore+file://{tmp_path}/kv")
+    engine.store()
+
+    assert ("acme-steered" in engine.check_names, engine.retrieve()) == (True, 1000)
 
 
 def test_what_a_check_sees_of_lmcache(plugin, lmcache_of, tmp_path: Path) -> None:

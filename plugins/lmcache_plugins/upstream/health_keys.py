@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+SHARED_KEYS: Final = frozenset(
+    {
+        "ping_interval",
+        "ping_timeout",
+        "get_blocking_failed_threshold",
+        "waiting_time_for_recovery",
+        "fallback_policy",
+    }
+)
+"""Keys of ``extra_config`` that LMCache and this project share."""
 
 
 @dataclass(frozen=True, slots=True)

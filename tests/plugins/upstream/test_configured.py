@@ -1,4 +1,5 @@
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -57,10 +58,70 @@ def test_lmcaches_variables_are_left_to_lmcache() -> None:
     assert read_configuration(environ).configuration.values.all_remotes() == ()
 
 
-def test_tables_come_from_the_shared_variable_without_lmcaches_plugin_keys() -> None:
-    table = {"ping_interval": 7, "storage_plugin.mine.class_name": "C", "remote_storage_plugin.lmcore.url": "x"}
+def test_tables_come_from_the_shared_variable() -> None:
+    table = {"push": {"checks": [{"name": "sidecar", "ttl_s": 30}]}, "policy_ladder_secs": 7}
+    values = extra({"LMCACHE_EXTRA_CONFIG": json.dumps(table)})
 
-    assert extra({"LMCACHE_EXTRA_CONFIG": json.dumps(table)}).ping_interval == 7.0
+    assert ([check.name for check in values.table("push").checks], values.policy_ladder_secs) == (["sidecar"], 7.0)
+
+
+def test_a_table_of_the_shared_variable_must_be_right() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_configuration({"LMCACHE_EXTRA_CONFIG": '{"push": {"chekcs": []}}'})
+
+    assert str(caught.value) == (
+        "LMCACHE_EXTRA_CONFIG: extra_config.push.chekcs: unknown key; did you mean 'checks'? (table of plugin 'push')"
+    )
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"storage_plugin.mine.class_name": "C", "remote_storage_plugin.lmcore.url": "x"},
+        {"fs_base_path": "/x", "valkey_mode": "cluster", "a_connectors_own_key": 1},
+        {"nixl_backend_params": {"file_path": "/x"}},
+        {"ping_interval": "5", "ping_timeout": -1, "fallback_policy": "LOCAL_CPU"},
+        {"ping_intervall": 5},
+    ],
+)
+def test_what_is_lmcaches_in_the_shared_variable_stops_nothing(table: dict[str, object]) -> None:
+    values = read_configuration({"LMCACHE_EXTRA_CONFIG": json.dumps(table)}, url="file:///x").configuration.values
+
+    assert (values.extra_config.ping_interval, len(values.all_remotes())) == (30.0, 1)
+
+
+@pytest.mark.parametrize("text", ["", "null", "{}"])
+def test_a_shared_variable_that_lmcache_takes_for_none_is_none(text: str) -> None:
+    assert extra({"LMCACHE_EXTRA_CONFIG": text}).ping_interval == 30.0
+
+
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        (
+            {"pish": {}},
+            "LMCACHE_EXTRA_CONFIG: table 'pish' is left to lmcache, as no loaded plugin has it",
+        ),
+        (
+            {"polcy_ladder_secs": 7},
+            (
+                "LMCACHE_EXTRA_CONFIG: 'polcy_ladder_secs' is left to lmcache, as no loaded plugin has it; "
+                "did you mean 'policy_ladder_secs'?"
+            ),
+        ),
+    ],
+)
+def test_what_may_have_been_meant_for_us_is_said(caplog, table: dict[str, object], line: str) -> None:
+    with caplog.at_level(logging.WARNING, "lmcache_plugins.upstream"):
+        extra({"LMCACHE_EXTRA_CONFIG": json.dumps(table)})
+
+    assert caplog.messages == [line]
+
+
+def test_a_variable_of_one_key_is_ours_alone() -> None:
+    assert extra({"LMCACHE_EXTRA_CONFIG__PING_INTERVAL": "7"}).ping_interval == 7.0
+    with pytest.raises(ConfigError, match="LMCACHE_EXTRA_CONFIG__PING_INTERVALL: unknown variable"):
+        read_configuration({"LMCACHE_EXTRA_CONFIG__PING_INTERVALL": "7"})
 
 
 @pytest.mark.parametrize("text", ["nonsense", "[1]"])
