@@ -196,6 +196,25 @@ def test_no_memory_of_lmcache_is_lost_in_an_outage(lmcache_of, redis_server) -> 
     wait_until(lambda: _free(allocator) == _free_when_empty(engine))
 
 
+def test_memory_that_lmcache_has_not_is_a_miss_that_is_said(lmcache_of, tmp_path: Path, caplog) -> None:
+    engine = lmcache_of(remote_url=f"lmcore+file://{tmp_path}/kv")
+    engine.store()
+    like = engine.remote.connection.getWrappedConnector()
+    local, held = engine.storage.local_cpu_backend, []
+    while (value := local.allocate(like.meta_shapes, like.meta_dtypes, like.meta_fmt, busy_loop=False)) is not None:
+        held.append(value)
+
+    assert (engine.lookup(), engine.retrieve()) == (1000, 0)
+    (line,) = [line for line in caplog.messages if "no memory left" in line]
+    assert line == (
+        "lmcore: lmcache has no memory left for a chunk of 98304 bytes, so that it is a miss; "
+        "raise max_local_cpu_size (at most one such line in 10 s)"
+    )
+    for value in held:
+        value.ref_count_down()
+    assert engine.retrieve() == 1000
+
+
 def _free(allocator: object) -> int:
     return allocator.pin_allocator.address_manager.get_free_size()  # type: ignore[attr-defined]
 
@@ -269,6 +288,7 @@ def test_a_removed_chunk_is_gone(lmcache_of, tmp_path: Path) -> None:
             {"remote_serde": "cachegen"},
             "remote_serde: lmcore keeps chunks as they are; set it to naive, not cachegen",
         ),
+        ({"blocking_timeout_secs": 0}, "blocking_timeout_secs: must be above 0, got 0"),
         (
             {"remote_url": "lmcore+nope://user:secret@host"},
             (

@@ -105,6 +105,22 @@ def test_a_password_is_not_in_the_tiers_address(lmcache_of) -> None:
     assert tier.url == "redis://127.0.0.1:1/0"
 
 
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("redis//:canary@127.0.0.1:1", "an address without ://"),
+        ("lmcore+redis://:canary@127.0.0.1:99999", "lmcore+redis://"),
+    ],
+)
+def test_of_an_address_that_cannot_be_read_no_more_than_its_scheme_is_shown(lmcache_of, address, shown) -> None:
+    tier = tier_of(lmcache_of(remote_url=address))
+
+    assert tier.url == shown
+    with pytest.raises(BackendError) as caught:
+        tier.ping(timeout_s=1)
+    assert str(caught.value) == f"RemoteBackend ({shown}): lmcache has no connection to it"
+
+
 def test_what_probes_take_of_lmcaches_memory_is_given_back(lmcache_of, tmp_path: Path) -> None:
     engine = lmcache_of(remote_url=f"fs://localhost:0{tmp_path}/kv")
     wait_until(lambda: engine.monitor.total_runs > 5)

@@ -12,6 +12,7 @@ from lmcache_core import ConfigError, open_tiers
 from lmcache_plugins.upstream.chunk_store import ChunkStore
 from lmcache_plugins.upstream.configured import read_configuration
 from lmcache_plugins.upstream.connector import LMCoreConnector
+from lmcache_plugins.upstream.health_keys import HealthKeys
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +43,13 @@ class LMCoreConnectorAdapter(ConnectorAdapter):  # type: ignore[misc] # LMCache 
         """
         _object_to(context.config)
         loaded = read_configuration(os.environ, url=_address(context))
+        health_keys = HealthKeys.of(context.config.extra_config, loaded.configuration.values.extra_config)
         timeout_s = _SHARE_OF_LMCACHES_PATIENCE * float(context.config.blocking_timeout_secs)
 
         def open_store(full_bytes: int) -> ChunkStore:
             (tier,) = open_tiers(loaded)
             log.info("lmcore: %s keeps chunks of %d bytes for lmcache", tier.url, full_bytes)
-            return ChunkStore(tier, full_bytes, timeout_s)
+            return ChunkStore(tier, full_bytes, timeout_s, health_keys.ping_timeout)
 
         return LMCoreConnector(open_store, context.local_cpu_backend, context.config, context.metadata)
 
@@ -57,6 +59,8 @@ def _object_to(config: Any) -> None:
         raise ConfigError("use_layerwise: lmcore keeps whole chunks; set it to false, or use another remote")
     if config.remote_serde != "naive":
         raise ConfigError(f"remote_serde: lmcore keeps chunks as they are; set it to naive, not {config.remote_serde}")
+    if config.blocking_timeout_secs <= 0:
+        raise ConfigError(f"blocking_timeout_secs: must be above 0, got {config.blocking_timeout_secs}")
 
 
 def _address(context: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from typing import Any
 
 from lmcache_core import BackendError, BackendTimeoutError, ChunkKey, GuardedTier, LoadResult, StorageBackend
 from lmcache_plugins.upstream.envelope import Envelope
+
+log = logging.getLogger(__name__)
 
 _MOST_PROMISES = 1024
 
@@ -25,15 +28,18 @@ class ChunkStore:
         tier: The store; its guard keeps deadlines and cuts it off while it fails.
         full_bytes: Of a full chunk.
         timeout_s: Longest any call may take.
+        ping_timeout_s: Longest a ping may take; `timeout_s` where that is less.
     """
 
-    def __init__(self, tier: GuardedTier, full_bytes: int, timeout_s: float) -> None:
+    def __init__(self, tier: GuardedTier, full_bytes: int, timeout_s: float, ping_timeout_s: float) -> None:
         self.timeout_s = min(timeout_s, tier.timeout_s)
+        self._ping_timeout_s = min(self.timeout_s, ping_timeout_s)
         tier.blame_after(self.timeout_s)
         self._tier = tier
         self._envelope = Envelope(full_bytes)
         self._lock = threading.Lock()
         self._promised: dict[bytes, bool] = {}
+        self._trouble = ""
 
     @property
     def connections(self) -> int:
@@ -105,14 +111,21 @@ class ChunkStore:
             return 0
 
     def ping(self) -> int:
-        """Ask the store itself; give one of LMCache's codes."""
+        """Ask the store itself; give one of LMCache's codes, and say in the log what none of them can."""
         try:
-            self._tier.ping(timeout_s=min(self.timeout_s, self._tier.options.ping_timeout))
-        except BackendTimeoutError:
-            return PING_TIMEOUT
-        except BackendError:
-            return PING_ERROR
+            self._tier.ping(timeout_s=self._ping_timeout_s)
+        except BackendError as error:
+            self._say(str(error))
+            return PING_TIMEOUT if isinstance(error, BackendTimeoutError) else PING_ERROR
+        self._say("")
         return PING_SUCCESS
+
+    def _say(self, trouble: str) -> None:
+        """Log what a ping met, once until it meets something else."""
+        with self._lock:
+            known, self._trouble = self._trouble, trouble
+        if trouble and trouble != known:
+            log.warning("lmcore: a ping failed: %s", trouble)
 
     def close(self) -> None:
         """Let go of the store, within a second."""

@@ -23,6 +23,8 @@ T = TypeVar("T")
 _QUIET = frozenset({"bypassed", "breaker_open"})
 """The guard has said once that the store is left out; a line for each chunk would say no more."""
 
+_LEAST_WARNING_GAP_S = 10.0
+
 
 class LMCoreConnector(RemoteConnector):  # type: ignore[misc] # LMCache is not where mypy runs
     """Serves LMCache's event loop from worker threads, so that a slow store never holds the loop up.
@@ -47,6 +49,7 @@ class LMCoreConnector(RemoteConnector):  # type: ignore[misc] # LMCache is not w
         self._readers = WorkerPool("lmcore-read", 2 * self._store.connections)
         self._writers = WorkerPool("lmcore-write", self._store.connections)
         self._closing = WorkerPool("lmcore-close", 1)
+        self._warn_after_s = 0.0
 
     # -- asked on LMCache's event loop ------------------------------------------
 
@@ -161,7 +164,7 @@ class LMCoreConnector(RemoteConnector):  # type: ignore[misc] # LMCache is not w
     def _copied(self, chunk: memoryview) -> Any:
         value = self._local.allocate(self.meta_shapes, self.meta_dtypes, self.meta_fmt, busy_loop=False)
         if value is None:
-            log.debug("lmcore: lmcache has no memory left for a chunk of %d bytes", len(chunk))
+            self._warn_of_memory(len(chunk))
             return None
         try:
             memoryview(value.byte_array).cast("B")[: len(chunk)] = chunk
@@ -169,6 +172,16 @@ class LMCoreConnector(RemoteConnector):  # type: ignore[misc] # LMCache is not w
         except Exception:
             value.ref_count_down()
             raise
+
+    def _warn_of_memory(self, chunk_bytes: int) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._warn_after_s:
+            self._warn_after_s = now_s + _LEAST_WARNING_GAP_S
+            log.warning(
+                "lmcore: lmcache has no memory left for a chunk of %d bytes, so that it is a miss; "
+                "raise max_local_cpu_size (at most one such line in 10 s)",
+                chunk_bytes,
+            )
 
     def _keep(self, key: Any, memory_obj: Any, deadline: float) -> str:
         chunk = memoryview(memory_obj.byte_array).cast("B")

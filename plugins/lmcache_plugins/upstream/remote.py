@@ -172,8 +172,9 @@ def _can_remove(connection: Any) -> bool:
 
 
 def _shown(url: str) -> str:
-    """An address without credentials."""
+    """An address without credentials; only its scheme, or nothing of it, where they cannot be told from the rest."""
     try:
         return str(StoreURL.parse(url))
     except ValueError:
-        return url.partition("://")[0] + "://"
+        scheme, separator, _ = url.partition("://")
+        return f"{scheme}://" if separator else "an address without ://"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +25,9 @@ def key(number: int) -> ChunkKey:
     return ChunkKey(NAMESPACE, number.to_bytes(32, "big"))
 
 
-def store_at(url: str, timeout_s: float = 5.0) -> ChunkStore:
+def store_at(url: str, timeout_s: float = 5.0, ping_timeout_s: float = 5.0) -> ChunkStore:
     (tier,) = open_tiers(read_configuration({}, url=url))
-    return ChunkStore(tier, FULL, timeout_s)
+    return ChunkStore(tier, FULL, timeout_s, ping_timeout_s)
 
 
 def fetch(store: ChunkStore, number: int) -> bytes | None:
@@ -85,6 +86,32 @@ def test_dropped_chunks_are_gone(store) -> None:
 
 def test_a_store_that_answers_pings_with_lmcaches_success(store) -> None:
     assert store.ping() == 0
+
+
+def test_what_a_ping_met_is_in_the_log_once_until_it_answers(redis_store, redis_server, caplog) -> None:
+    def refused() -> list[str]:
+        return [line for line in caplog.messages if line.startswith("lmcore: a ping failed: ")]
+
+    redis_server.kill()
+    with caplog.at_level(logging.WARNING, "lmcache_plugins.upstream"):
+        assert (redis_store.ping(), redis_store.ping()) == (-2, -2)
+        assert len(refused()) == 1
+        assert f"RemoteBackend at {redis_server.url}: cannot connect" in refused()[0]
+        redis_server.start()
+        assert redis_store.ping() == 0
+        redis_server.kill()
+        assert (redis_store.ping(), len(refused())) == (-2, 2)
+
+
+def test_a_ping_has_a_time_of_its_own(redis_server, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = store_at(redis_server.url, timeout_s=60.0, ping_timeout_s=0.2)
+    redis_server.pause()
+    try:
+        assert made.ping() == -1
+    finally:
+        redis_server.resume()
+        made.close()
 
 
 @pytest.mark.timing
