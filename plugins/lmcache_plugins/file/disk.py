@@ -133,7 +133,8 @@ class DiskBackend(StorageBackend):
 
     def usage(self) -> BackendUsage:
         """Tell the bytes of all files, those being written included; -1 before the folder was read."""
-        used_bytes = self._index.used_bytes + self._held_bytes if self._generation else -1
+        with self._changed:  # a file on its way from one to the other is in both, or in neither
+            used_bytes = self._index.used_bytes + self._held_bytes if self._generation else -1
         return BackendUsage(bytes_used=used_bytes, capacity_bytes=self._capacity_bytes)
 
     def evicted_chunks(self) -> int:

@@ -377,7 +377,13 @@ def test_the_bound_holds_at_every_moment_under_concurrent_stores(backend: DiskBa
             job.result()
     done.set()
     watcher.join()
+    with backend._changed:  # while a chunk goes from written to kept
+        asking = threading.Thread(target=backend.usage)
+        asking.start()
+        asking.join(0.1)
+        waits = asking.is_alive()
 
+    assert waits
     assert most_bytes <= CAPACITY
     assert backend.usage().bytes_used == bytes_on_disk(root) == len(present(backend)) * LENGTH
 
