@@ -45,10 +45,10 @@ def open_gate(hangs):
 
 @pytest.mark.parametrize("name", ["hangs", "hangs_in_hook"])
 def test_is_failed_with_reason_and_place(name: str, hangs) -> None:
-    registry = load_plugins(entry_points=hangs(name), load_timeout_s=0.2)
+    registry = load_plugins(entry_points=hangs(name), load_timeout_s=1.0)
 
     assert registry.plugins[0].state is PluginState.FAILED
-    assert re.fullmatch(rf"still loading after 0.2 s {PLACE}; {WAY_OUT}", registry.failed()[name])
+    assert re.fullmatch(rf"still loading after 1 s {PLACE}; {WAY_OUT}", registry.failed()[name])
 
 
 @pytest.mark.timing
@@ -60,7 +60,7 @@ def test_the_others_work(hangs, install) -> None:
 
 
 def test_traceback_shows_the_plugins_line(hangs) -> None:
-    registry = load_plugins(entry_points=hangs("hangs"), load_timeout_s=0.2)
+    registry = load_plugins(entry_points=hangs("hangs"), load_timeout_s=1.0)
 
     assert 'acme_hangs.py", line 7, in <module>\n    wait_for_an_answer()' in registry.plugins[0].traceback
 
