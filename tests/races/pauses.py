@@ -34,6 +34,7 @@ class Plan:
         share: Of all places of a thread, how many hold it up; 0 to 1.
         longest_s: Of one pause.
         budget_s: Longest that one thread pauses in one test, so that deadlines of a second still hold.
+        test_budget_s: The same of all threads together: a test that makes thousands must end.
         main_share: As `share`, of the main thread; 0 leaves it alone.
     """
 
@@ -41,6 +42,7 @@ class Plan:
     share: float = 0.02
     longest_s: float = 0.06
     budget_s: float = 0.6
+    test_budget_s: float = 20.0
     main_share: float = 0.0
 
 
@@ -95,6 +97,7 @@ class Pauser:
         self._folders = tuple(f"{root / folder}/" for folder in folders)
         self._own = f"{Path(__file__).parent}/"
         self._test = ""
+        self._left_s = plan.test_budget_s
         self._names: Counter[str] = Counter()
         self._before = threading.gettrace()
         self._made: deque[Pause] = deque(maxlen=_KEPT)
@@ -112,6 +115,7 @@ class Pauser:
         """Draw for this test; the threads that it starts are numbered anew."""
         with self._lock:
             self._test = test
+            self._left_s = self.plan.test_budget_s
             self._names.clear()
             self._made.clear()
 
@@ -133,10 +137,13 @@ class Pauser:
             return ""
         return f"{file.removeprefix(self._root)}:{code.co_firstlineno}:{code.co_name}"
 
-    def note(self, pause: Pause) -> None:
-        """Keep one that begins, for whoever asks why a test failed."""
+    def allow(self, pause: Pause) -> bool:
+        """Keep one that begins, for whoever asks why a test failed; False where the test has had enough."""
         with self._lock:
-            self._made.append(pause)
+            self._left_s -= pause.slept_s
+            if self._left_s >= 0:
+                self._made.append(pause)
+            return self._left_s >= 0
 
     def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
         """Meet a new thread: from its first call on it has a course of its own."""
@@ -182,9 +189,8 @@ class _Course:
     def pause(self, place: str, pause_s: float) -> None:
         """Sleep, within what is left to this thread."""
         pause_s = min(pause_s, self._left_s)
-        if pause_s > 0:
+        if pause_s > 0 and self._pauser.allow(Pause(self._name, place, pause_s)):
             self._left_s -= pause_s
-            self._pauser.note(Pause(self._name, place, pause_s))
             _sleep(pause_s)
 
 

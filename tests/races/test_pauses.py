@@ -90,6 +90,13 @@ def test_a_thread_pauses_no_longer_in_all_than_its_budget(tmp_path: Path, code: 
     assert sum(pause.slept_s for pause in made) == pytest.approx(0.02)
 
 
+def test_a_test_pauses_no_longer_in_all_than_its_budget(tmp_path: Path, code: ModuleType) -> None:
+    plan = Plan(seed=3, share=1.0, longest_s=0.01, test_budget_s=0.02)
+    made = run(plan, tmp_path, lambda: [code.pass_by() for _ in range(100)])
+
+    assert 0 < sum(pause.slept_s for pause in made) <= 0.02
+
+
 def test_what_is_published_in_two_steps_is_seen_half_done(tmp_path: Path, code: ModuleType) -> None:
     """The fault that all this is for: whoever waits for `done` reads a look from before."""
     seen = set()
