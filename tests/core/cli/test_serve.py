@@ -146,7 +146,11 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts = tuple(f"lmcache_core.{part}" for part in ("app", "server", "wire"))
-    for name in [name for name in sys.modules if name.startswith(parts)]:
+    loaded = {name: module for name, module in sys.modules.items() if name.startswith(parts)}
+    for name, module in loaded.items():  # the package gets back what it had, not what is imported anew
+        package, _, attribute = name.rpartition(".")
+        monkeypatch.setattr(sys.modules[package], attribute, module)
+    for name in loaded:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "zmq", None)
 
