@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ Match = tuple[int | None, bool]
 @dataclass
 class _Tracked:
     view: RequestView
+    era: str
     block_ids: list[list[int]] = field(default_factory=list)
     stored_tokens: int = 0
     seen_tokens: int = 0
@@ -81,6 +83,7 @@ class SchedulerSide:
         self._tracked: dict[str, _Tracked] = {}
         self._loads: list[LoadOrder] = []
         self._told_refusals: set[str] = set()
+        self._era = ""
 
     @property
     def requests(self) -> int:
@@ -164,7 +167,7 @@ class SchedulerSide:
             if self._room is not None:
                 self._room.leave(one.request_id)
             tracked = self._tracked.get(one.request_id)
-            if tracked is not None and not tracked.view.refusal:
+            if tracked is not None and not tracked.view.refusal and tracked.era == self._era:
                 _take_blocks(tracked, one)
                 order = self._save(tracked, one, chunk_tokens, doubtful=doubtful) if chunk_tokens else None
                 if order is not None:
@@ -188,9 +191,20 @@ class SchedulerSide:
                 self._give_up(tracked)
 
     def reset(self) -> bool:
-        """Drop what the cache holds; whether every tier was dropped, False also where the cache was not reached."""
+        """Drop what the cache holds, and begin an era: no request after this finds what was kept before it.
+
+        So it may always be True, also where others share a tier or the cache was not reached. Requests under way are
+        kept no further: their KV is of both eras.
+        """
+        self._era = f" since {uuid.uuid4().hex}"
         cleared = self._lookups.clear()
-        return bool(cleared) and all(one.chunks >= 0 for one in cleared)
+        left = ", ".join(one.backend for one in cleared if one.chunks < 0)
+        if left or not cleared:
+            log.warning(
+                "lmcache-core: vllm reset its caches; what %s before that stays there, and this engine never finds it",
+                f"{left} kept" if cleared else "the cache kept, which did not answer,",
+            )
+        return True
 
     # -- inside ---------------------------------------------------------------
 
@@ -212,9 +226,12 @@ class SchedulerSide:
     def _track(self, view: RequestView) -> _Tracked:
         tracked = self._tracked.get(view.request_id)
         if tracked is None:
-            tracked = self._tracked[view.request_id] = _Tracked(view)
+            tracked = self._tracked[view.request_id] = _Tracked(view, self._era)
             if view.refusal:
                 self._refuse(view.refusal)
+        elif tracked.era != self._era:  # nothing of it was computed, or all of that was taken away
+            self._give_up(tracked)
+            tracked = self._tracked[view.request_id] = _Tracked(view, self._era)
         tracked.view = view
         return tracked
 
@@ -237,7 +254,7 @@ class SchedulerSide:
                 view.tokens[:], dtype=np.int64
             )  # a slice is a list: vLLM's own sequence is slow to walk
             tracked.lookup = self._lookups.lookup_async(
-                tokens, salt=view.salt, variant=view.variant, request_id=view.request_id
+                tokens, salt=view.salt, variant=view.variant + self._era, request_id=view.request_id
             )
             self._tally.add("requested_tokens", len(tokens))
         pending = tracked.lookup
@@ -263,7 +280,7 @@ class SchedulerSide:
             block_ids=_leading(block_ids, -(-end_tokens // self._block_tokens)),
             first_block=tracked.asked_tokens // self._block_tokens,
             salt=view.salt,
-            variant=view.variant,
+            variant=view.variant + self._era,
         )
 
     def _is_doubtful(self, scheduled: Sequence[Scheduled]) -> bool:
@@ -302,7 +319,7 @@ class SchedulerSide:
             block_ids=_leading(tracked.block_ids, -(-saved_tokens // self._block_tokens)),
             first_block=first_block,
             salt=view.salt,
-            variant=view.variant,
+            variant=view.variant + self._era,
         )
 
     def _full_tokens(self, view: RequestView, computed_tokens: int, chunk_tokens: int) -> int:

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from tests.plugins.vllm.conftest import Scheduler, request, step
 
-from lmcache_core import Cleared
-
 
 def test_what_is_found_is_matched() -> None:
     assert Scheduler(found=16).match(20) == (16, True)
@@ -292,13 +290,6 @@ def test_nothing_is_kept_while_the_chunk_size_is_not_known() -> None:
     assert scheduler.side.saves(step(20, blocks=range(5), replaces=True)) == ()
     scheduler.answers.chunk_tokens = 8
     assert len(scheduler.side.saves(step(1, computed=20))) == 1
-
-
-@pytest.mark.parametrize(("chunks", "answer"), [([3, 0], True), ([3, -1], False), ([], False)])
-def test_a_reset_says_whether_every_tier_was_dropped(chunks: list[int], answer: bool) -> None:
-    scheduler = Scheduler()
-    scheduler.answers.clear = lambda: [Cleared(backend="x", chunks=one) for one in chunks]  # type: ignore[method-assign]
-    assert scheduler.side.reset() is answer
 
 
 def test_the_rest_of_a_prompt_is_kept_with_the_step_that_ends_it() -> None:
