@@ -13,10 +13,11 @@ from transformers import DynamicCache
 
 from lmcache_core import KVCache, KVLayout
 from lmcache_plugins.transformers.errors import NotCachedError
-from lmcache_plugins.transformers.model_kv import CACHE_ARGUMENT, ModelKV, examine, new_cache
+from lmcache_plugins.transformers.layers import CACHE_ARGUMENT, new_cache
+from lmcache_plugins.transformers.model_kv import ModelKV, examine
 from lmcache_plugins.transformers.prefix import Owner, PrefixStore, Restored, owners
 from lmcache_plugins.transformers.prompt import Prompt, Tokens, read_prompt
-from lmcache_plugins.transformers.streamer import SecondRunStreamer
+from lmcache_plugins.transformers.streamer import TwoRunStreamer
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,7 @@ class CachedGeneration:
         try:
             self._refuse_state(variant)
             prompt = read_prompt(self._model, args, options)
+            self._kv.check_padding(prompt.padding)
             kept = new_cache(self._model)
             rows = owners(len(prompt.tokens), salt=salt, variant=variant, request_id=request_id)
             restored = self._prefixes.restore(prompt, rows, kept)
@@ -103,12 +105,16 @@ class CachedGeneration:
             return self._alone(str(reason), None, args, options)
         except Exception as error:  # noqa: BLE001 - the border: a fault of the cache must cost time only
             return self._alone(_FAILED, error, args, options)
+        if prompt.names_cache:
+            options["cache_implementation"] = None
+        if options.get("streamer") is not None:
+            options["streamer"] = TwoRunStreamer(options["streamer"])
         try:
             answer = self._model.generate(*args, **options, **{CACHE_ARGUMENT: kept})
         except Exception as error:
-            if not self._is_to_blame(restored, kept):
+            if not self._is_to_blame(restored, kept, options.get("streamer")):
                 raise
-            return self._again(error, args, options)
+            return self._alone(_FAILED, error, args, options)
         self.last = Served(restored.reused_tokens, self._keep(prompt, restored, rows, kept, answer))
         return answer
 
@@ -123,19 +129,24 @@ class CachedGeneration:
         if getattr(model, "peft_config", None) and not variant:
             raise NotCachedError("a PEFT adapter is loaded and no variant is given to tell its KV apart")
 
-    def _is_to_blame(self, restored: Restored, kept: DynamicCache) -> bool:
-        """Whether the first step failed on a restored prefix, so that nothing has been generated."""
-        return restored.columns > 0 and kept.layers[-1].get_seq_length() == restored.columns
-
-    def _again(self, error: Exception, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        options = dict(options)
-        if options.get("streamer") is not None:
-            options["streamer"] = SecondRunStreamer(options["streamer"])
-        return self._alone(_FAILED, error, args, options)
+    def _is_to_blame(self, restored: Restored, kept: DynamicCache, streamer: TwoRunStreamer | None) -> bool:
+        """Whether the first step may have failed on a restored prefix, so that nothing has been generated."""
+        if not restored.columns or kept.layers[-1].get_seq_length() != restored.columns:
+            return False
+        return streamer is None or streamer.is_ready_for_second_run()
 
     def _alone(self, reason: str, error: Exception | None, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        self._count(reason, error)
-        answer = self._model.generate(*args, **options)
+        """Call the model's own `generate`; its answer or its error is the caller's."""
+        if error is None:
+            self._count(reason, None)
+        try:
+            answer = self._model.generate(*args, **options)
+        except Exception as own:
+            if error is not None and repr(own) != repr(error):  # else the call is wrong, not the cache
+                self._count(reason, error)
+            raise
+        if error is not None:
+            self._count(reason, error)
         self.last = Served(uncached=reason)
         return answer
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from transformers import DynamicCache
+from transformers import DynamicCache, GenerationMixin
 
 from lmcache_core import KVLayout, LayoutError
+
+CACHE_ARGUMENT = (  # transformers renamed it in version 5
+    "cache"
+    if "cache" in inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters
+    else "past_key_values"
+)
+"""Name under which `generate` and a model's forward take a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,11 @@ class RowPrefix:
 
     padding: int
     kv: torch.Tensor | None
+
+
+def new_cache(model: Any) -> DynamicCache:
+    """Make the empty cache that `generate` would make."""
+    return DynamicCache(config=model.config.get_text_config(decoder=True))
 
 
 def fill(

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import DynamicCache, GenerationMixin
 
 from lmcache_core import KVGroup, KVLayout, LayoutError
+from lmcache_plugins.transformers.errors import NotCachedError
+from lmcache_plugins.transformers.layers import CACHE_ARGUMENT, new_cache
+from lmcache_plugins.transformers.trial import Trial
 
-CACHE_ARGUMENT = (  # transformers renamed it in version 5
-    "cache"
-    if "cache" in inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters
-    else "past_key_values"
-)
-"""Name under which `generate` and a model's forward take a cache."""
-
-CACHE_KINDS = frozenset({None, "dynamic", "hybrid"})
+_CACHE_KINDS = frozenset({None, "dynamic", "hybrid"})
 """Values of ``cache_implementation`` with which `generate` makes a `DynamicCache`; hybrid is an older name for none."""
 
 _WINDOWED = "DynamicSlidingWindowLayer"
@@ -37,20 +31,22 @@ class ModelKV:
         layout: For the cache.
         dtype: Of K and V.
         devices: Of each layer's KV.
+        padding_matters: Whether a row's KV depends on the padding before it.
     """
 
     layout: KVLayout
     dtype: torch.dtype
     devices: tuple[torch.device, ...]
+    padding_matters: bool
 
-
-def new_cache(model: Any) -> DynamicCache:
-    """Make the empty cache that `generate` would make."""
-    return DynamicCache(config=model.config.get_text_config(decoder=True))
+    def check_padding(self, padding: Sequence[int]) -> None:
+        """Raise `NotCachedError` where the KV of padded rows could not be used without that padding."""
+        if self.padding_matters and any(padding):
+            raise NotCachedError("there is padding, and this model's KV depends on it")
 
 
 def examine(model: Any) -> ModelKV:
-    """Run one token through a model and look at the KV it keeps.
+    """Run one token through a model and look at the KV it keeps, then try whether a prefix can be taken from it.
 
     Args:
         model: A causal language model of transformers.
@@ -70,7 +66,8 @@ def examine(model: Any) -> ModelKV:
         head_size=size,
         dtype=str(keys.dtype).removeprefix("torch."),
     )
-    return ModelKV(layout, keys.dtype, tuple(layer.keys.device for layer in layers))
+    devices = tuple(layer.keys.device for layer in layers)
+    return ModelKV(layout, keys.dtype, devices, Trial(model, layout, devices).padding_matters())
 
 
 def _refuse_by_config(model: Any, name: str) -> None:
@@ -80,7 +77,7 @@ def _refuse_by_config(model: Any, name: str) -> None:
             "call its own generate"
         )
     kind = getattr(model.generation_config, "cache_implementation", None)
-    if kind not in CACHE_KINDS:
+    if kind not in _CACHE_KINDS:
         raise LayoutError(
             f"transformers: {name} generates with cache_implementation {kind!r}; only its default, DynamicCache, is "
             "filled from the cache, so unset it in the model's generation_config or call its own generate"

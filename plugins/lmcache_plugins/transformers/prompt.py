@@ -14,12 +14,14 @@ import transformers
 from packaging.version import Version
 
 from lmcache_plugins.transformers.errors import NotCachedError
-from lmcache_plugins.transformers.model_kv import CACHE_KINDS
 
 Tokens: TypeAlias = "npt.NDArray[np.int64]"
 
 _MODES = frozenset({"greedy_search", "sample", "beam_search", "beam_sample"})
 """Ways to generate that only ever append to the cache or choose among its rows."""
+
+_DEFAULT_CACHE = "dynamic"
+"""The name of the cache that `generate` makes without one."""
 
 _TOKEN_INPUTS = frozenset({"input_ids", "attention_mask"})
 """Inputs of a model whose KV is told by its tokens alone."""
@@ -40,12 +42,14 @@ class Prompt:
         padding: Columns before each row's first token.
         copies: Sequences that `generate` makes of each row: beams or answers.
         slice_tokens: Columns of one step of the prefill; 0 for one step.
+        names_cache: Whether the default cache is asked for by name, which `generate` refuses beside a cache given.
     """
 
     tokens: Tokens
     padding: tuple[int, ...]
     copies: int
     slice_tokens: int
+    names_cache: bool
 
     @property
     def columns(self) -> int:
@@ -82,6 +86,7 @@ def read_prompt(model: Any, args: Sequence[Any], options: Mapping[str, Any]) -> 
         padding=_padding(tokens, inputs.get("attention_mask"), config),
         copies=max(config.num_beams or 1, config.num_return_sequences or 1),
         slice_tokens=config.prefill_chunk_size or 0,
+        names_cache=config.cache_implementation is not None,
     )
 
 
@@ -108,7 +113,7 @@ def _refuse_config(config: Any, assistant: Any) -> None:
         raise NotCachedError(f"generation mode {mode!r}")
     if config.use_cache is False:
         raise NotCachedError("use_cache is off")
-    if config.cache_implementation not in CACHE_KINDS:
+    if config.cache_implementation not in {None, _DEFAULT_CACHE}:
         raise NotCachedError(f"cache_implementation is {config.cache_implementation!r}")
     for name in ("output_attentions", "output_hidden_states"):  # of the whole prompt, restored or not
         if getattr(config, name):
@@ -126,7 +131,7 @@ def _padding(tokens: torch.Tensor, mask: Any, config: Any) -> tuple[int, ...]:
         if told_apart and bool((tokens == pad).any()):
             raise NotCachedError("there are pad tokens in the prompt and no attention_mask")
         return (0,) * len(tokens)
-    if mask.shape != tokens.shape or not bool(((mask == 0) | (mask == 1)).all()):
+    if not isinstance(mask, torch.Tensor) or mask.shape != tokens.shape or not bool(((mask == 0) | (mask == 1)).all()):
         raise NotCachedError("the attention_mask is not one of zeros and ones for each token of the prompt")
     seen = mask.to(torch.long)
     if not bool((seen.diff(dim=1) >= 0).all()) or not bool(seen[:, -1].all()):

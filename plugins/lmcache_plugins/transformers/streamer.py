@@ -1,12 +1,12 @@
-"""A streamer for a call that is made a second time."""
+"""A streamer for a call that may be made a second time."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-class SecondRunStreamer:
-    """Passes on what `generate` streams, but for the prompt, which the first run has streamed already.
+class TwoRunStreamer:
+    """Passes on what `generate` streams, but in a second run not the prompt, which the first has streamed already.
 
     Args:
         streamer: The caller's.
@@ -14,14 +14,25 @@ class SecondRunStreamer:
 
     def __init__(self, streamer: Any) -> None:
         self._streamer = streamer
-        self._prompt_is_next = True
+        self._is_broken = False
+        self._prompt_was_heard = False
+        self._skips_next = False
 
     def put(self, value: Any) -> None:
         """Take tokens; the first are the prompt's."""
-        if not self._prompt_is_next:
-            self._streamer.put(value)
-        self._prompt_is_next = False
+        if self._skips_next:
+            self._skips_next = False
+            return
+        self._is_broken = True
+        self._streamer.put(value)
+        self._is_broken = False
+        self._prompt_was_heard = True
 
     def end(self) -> None:
         """End the answer."""
         self._streamer.end()
+
+    def is_ready_for_second_run(self) -> bool:
+        """Make ready; False where it was the caller's streamer that raised."""
+        self._skips_next = self._prompt_was_heard
+        return not self._is_broken

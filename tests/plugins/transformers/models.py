@@ -34,14 +34,18 @@ MAKERS = {
 
 
 def make(name: str) -> Any:
-    """A model in float32 with weights large enough that its answers depend on the whole prompt."""
+    """A model in float32."""
     torch.manual_seed(0)
-    model = MAKERS[name]().eval()
+    return enlarge(MAKERS[name]())
+
+
+def enlarge(model: Any) -> Any:
+    """In eval mode, with weights large enough that its answers depend on the whole prompt."""
     with torch.no_grad():
         for weights in model.parameters():
             if weights.ndim > 1:
                 weights.mul_(8)
-    return model
+    return model.eval()
 
 
 def prompt(tokens: int, seed: int = 1) -> torch.Tensor:

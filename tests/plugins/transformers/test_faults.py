@@ -14,7 +14,7 @@ from tests.plugins.transformers.test_options import Listener
 
 from lmcache_core import LoadResult
 from lmcache_plugins.transformers.generation import CachedGeneration, Served
-from lmcache_plugins.transformers.model_kv import CACHE_ARGUMENT
+from lmcache_plugins.transformers.layers import CACHE_ARGUMENT
 
 TOKENS = prompt(22)
 NEW = {"max_new_tokens": 5, "do_sample": False}
@@ -169,6 +169,51 @@ def test_a_cache_of_another_layout_keeps_nothing(model: Any) -> None:
 
     assert cached.last == Served(0, 0)
     with_other.close()
+
+
+def test_its_streamer_may_fail_as_ever(model: Any, cached: CachedGeneration) -> None:
+    class GoneError(Exception):
+        pass
+
+    class Gone(Listener):
+        def put(self, value: torch.Tensor) -> None:
+            super().put(value)
+            if len(self.told) == 1:
+                raise GoneError
+
+    listener = Gone()
+    cached.generate(TOKENS, **NEW)
+
+    with pytest.raises(GoneError):
+        cached.generate(TOKENS, streamer=listener, **NEW)
+
+    assert (len(listener.told), cached.uncached) == (1, {})
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_new_tokens": -1}, {"max_length": 3}, {"stop_strings": ["a"], "max_new_tokens": 3}]
+)
+def test_a_wrong_call_is_no_fault_of_the_cache(
+    model: Any, cached: CachedGeneration, wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    cached.generate(TOKENS, **NEW)
+    with pytest.raises(ValueError) as own:
+        model.generate(TOKENS, **wrong)
+
+    with pytest.raises(ValueError) as caught, caplog.at_level(logging.WARNING, "lmcache_plugins"):
+        cached.generate(TOKENS, **wrong)
+
+    assert str(caught.value) == str(own.value)
+    assert (cached.uncached, [record.name for record in caplog.records if "lmcache" in record.name]) == ({}, [])
+
+
+def test_a_wrong_call_does_not_hide_a_fault_of_the_cache(model: Any, rig: Rig) -> None:
+    cached = CachedGeneration(model, Broken(rig.engine, "lookup"))
+
+    with pytest.raises(ValueError, match="tokenizer"):
+        cached.generate(TOKENS, stop_strings=["a"], **NEW)
+
+    assert cached.uncached == {"the cache failed": 1}
 
 
 class Forgetful:

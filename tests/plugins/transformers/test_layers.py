@@ -10,8 +10,7 @@ from tests.plugins.transformers.models import prompt
 from transformers import DynamicCache
 
 from lmcache_core import KVLayout, LayoutError
-from lmcache_plugins.transformers.layers import RowPrefix, fill, row_kv
-from lmcache_plugins.transformers.model_kv import CACHE_ARGUMENT
+from lmcache_plugins.transformers.layers import CACHE_ARGUMENT, RowPrefix, fill, row_kv
 
 LAYOUT = KVLayout(num_layers=2, num_kv_heads=2, head_size=8, dtype="float32")
 CPU = [torch.device("cpu")] * 2

@@ -47,6 +47,12 @@ OPTIONS = {
     "allowed tokens": {"prefix_allowed_tokens_fn": lambda _row, _tokens: [3, 5, 7], "max_new_tokens": 6},
     "guidance": {"guidance_scale": 1.5, "negative_prompt_ids": prompt(5, seed=9), "max_new_tokens": 6},
     "slices": {"prefill_chunk_size": 7, "max_new_tokens": 6},
+    "the default cache by its name": {"cache_implementation": "dynamic", "max_new_tokens": 6},
+    "the default cache by its name, in a generation_config": {
+        "generation_config": GenerationConfig(
+            cache_implementation="dynamic", max_new_tokens=6, eos_token_id=END, pad_token_id=PAD
+        )
+    },
 }
 
 

@@ -11,7 +11,7 @@ from tests.memory_store import Rig
 from tests.plugins.transformers.models import END, PAD, make, prompt
 
 from lmcache_plugins.transformers.generation import CachedGeneration, Served
-from lmcache_plugins.transformers.model_kv import CACHE_ARGUMENT
+from lmcache_plugins.transformers.layers import CACHE_ARGUMENT
 
 TOKENS = prompt(22)
 NEW = {"max_new_tokens": 5, "do_sample": False}
@@ -41,6 +41,10 @@ CALLS = {
     "generation mode 'assisted_generation'": lambda _model: {"inputs": TOKENS, "prompt_lookup_num_tokens": 3},
     "the attention_mask hides more than padding on the left": lambda _model: {"inputs": TOKENS, "attention_mask": HOLE},
     "there are pad tokens in the prompt and no attention_mask": lambda _model: {"inputs": with_pads()},
+    "the attention_mask is not one of zeros and ones for each token of the prompt": lambda _model: {
+        "inputs": TOKENS,
+        "attention_mask": torch.ones(1, 30),
+    },
     "the prompt is not a tensor of token ids, [rows, tokens]": lambda _model: {},
 }
 

@@ -1,0 +1,175 @@
+"""What no configuration tells of a model: whether the KV of a prefix depends on the prefix alone."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.memory_store import Rig
+from tests.plugins.transformers.models import GROUPED, MAKERS, SMALL, SPECIAL, enlarge, make, padded, prompt
+from transformers import (
+    BartConfig,
+    BartForCausalLM,
+    BertConfig,
+    BertLMHeadModel,
+    GitConfig,
+    GitForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    XLMConfig,
+    XLMWithLMHeadModel,
+)
+
+from lmcache_core import LayoutError
+from lmcache_plugins.transformers.generation import CachedGeneration, Served
+from lmcache_plugins.transformers.model_kv import examine
+
+NEW = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 89, "eos_token_id": None}
+PADDED = "there is padding, and this model's KV depends on it"
+
+DECODER = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 48}
+VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
+
+PADDING_MATTERS = {
+    "positions are counted from the first column": lambda: BartForCausalLM(
+        BartConfig(**SPECIAL, **DECODER, forced_eos_token_id=None)
+    ),
+    "the mask does not hide padding": lambda: GitForCausalLM(GitConfig(**SPECIAL, **SMALL, vision_config=VISION)),
+}
+
+
+@pytest.fixture(params=sorted(PADDING_MATTERS))
+def counting(request: pytest.FixtureRequest) -> Any:
+    """A model whose KV depends on the padding before a row."""
+    torch.manual_seed(0)
+    return enlarge(PADDING_MATTERS[request.param]())
+
+
+@pytest.fixture
+def counting_cached(counting: Any) -> Iterator[CachedGeneration]:
+    rig = Rig(layout=CachedGeneration.layout_of(counting), chunks=200)
+    yield CachedGeneration(counting, rig.engine)
+    rig.close()
+
+
+@pytest.mark.parametrize("name", sorted(MAKERS))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_padding_matters_to_no_usual_model(name: str, dtype: torch.dtype) -> None:
+    assert not examine(make(name).to(dtype)).padding_matters
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_padding_matters_to_no_usual_mixture_of_experts(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = enlarge(MixtralForCausalLM(MixtralConfig(**GROUPED, sliding_window=None)))
+
+    assert not examine(model.to(dtype)).padding_matters
+
+
+def test_padded_rows_do_without_the_cache_where_padding_matters(
+    counting: Any, counting_cached: CachedGeneration
+) -> None:
+    rows = [prompt(22), prompt(31, seed=2)]
+    for row in rows:
+        counting_cached.generate(row, **NEW)
+    batch = padded(*rows)
+
+    answer = counting_cached.generate(**batch, **NEW)
+
+    assert torch.equal(answer, counting.generate(**batch, **NEW))
+    assert counting_cached.last == Served(uncached=PADDED)
+
+
+def test_rows_without_padding_are_served_all_the_same(counting: Any, counting_cached: CachedGeneration) -> None:
+    batch = padded(prompt(22), prompt(22, seed=2))
+
+    for _ in range(2):
+        assert torch.equal(counting_cached.generate(**batch, **NEW), counting.generate(**batch, **NEW))
+    assert counting_cached.last == Served(40, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_that_reads_in_both_directions_is_refused(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = enlarge(BertLMHeadModel(BertConfig(**SPECIAL, **SMALL)))
+
+    with pytest.raises(LayoutError) as caught:
+        CachedGeneration.layout_of(model.to(dtype))
+
+    assert str(caught.value) == (
+        "transformers: BertLMHeadModel computes the KV of a prefix from what follows it too, as encoders do; "
+        "call its own generate"
+    )
+
+
+def test_the_same_model_as_a_decoder_is_served() -> None:
+    torch.manual_seed(0)
+    model = enlarge(BertLMHeadModel(BertConfig(**SPECIAL, **SMALL, is_decoder=True)))
+    rig = Rig(layout=CachedGeneration.layout_of(model), chunks=200)
+    cached = CachedGeneration(model, rig.engine)
+
+    for _ in range(2):
+        assert torch.equal(cached.generate(prompt(22), **NEW), model.generate(prompt(22), **NEW))
+    assert cached.last == Served(20, 0)
+    rig.close()
+
+
+def test_a_model_that_takes_no_prefix_is_refused() -> None:
+    model = XLMWithLMHeadModel(XLMConfig(emb_dim=32, n_layers=2, n_heads=4, n_words=90, pad_index=89))
+
+    with pytest.raises(
+        LayoutError, match=r"^transformers: XLMWithLMHeadModel did not generate from a prefix in a DynamicCache: "
+    ):
+        CachedGeneration.layout_of(model)
+
+
+def test_a_model_with_state_beside_its_kv_is_refused() -> None:
+    model = make("llama")
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def remember(*args: Any, **inputs: Any) -> Any:
+        """Favour a token that the columns of this step choose, as a recurrent state would."""
+        answer = forward(*args, **inputs)
+        answer.logits[..., inputs["input_ids"].sum() % 90] += 30
+        return answer
+
+    model.forward = remember
+
+    with pytest.raises(LayoutError) as caught:
+        CachedGeneration.layout_of(model)
+
+    assert str(caught.value) == (
+        "transformers: LlamaForCausalLM generates something else from the KV of a prefix than from the prefix, as with "
+        "state beside its KV; call its own generate"
+    )
+
+
+def test_a_trial_leaves_each_module_its_mode() -> None:
+    model = make("llama").train()
+    model.model.layers[1].eval()
+
+    examine(model)
+
+    assert (model.training, model.model.layers[0].training, model.model.layers[1].training) == (True, True, False)
+
+
+def test_a_trial_heeds_no_generation_config_and_draws_no_random_number() -> None:
+    model = make("llama")
+    model.generation_config.update(
+        do_sample=True,
+        num_beams=2,
+        num_return_sequences=2,
+        prefill_chunk_size=3,
+        stop_strings=["x"],
+        token_healing=True,
+    )
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+
+    assert not examine(model).padding_matters
+    assert torch.equal(torch.rand(1), expected)
