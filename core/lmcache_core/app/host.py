@@ -19,7 +19,7 @@ from lmcache_core.errors import ConfigError, PluginError
 from lmcache_core.events.attach import attach_subscribers
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
-from lmcache_core.health.blame import Blame, texts_in
+from lmcache_core.health.blame import Blame, texts_in_tables
 from lmcache_core.health.create import create_checks
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.health.unmade import UnmadePolicy
@@ -237,15 +237,8 @@ class CacheHost:
             backends=self.oversight.backends,
             tables=self.values.extra_config.checks,
             limit_s=self.registry.limit_s,
-            blame=Blame(self._texts_in_tables(), self._go_without),
+            blame=Blame(texts_in_tables(self.registry.tables(), self.settings), self._go_without),
         )
-
-    def _texts_in_tables(self) -> dict[str, frozenset[str]]:
-        tables = [(one.plugin, self.settings(one.value.table)) for one in self.registry.tables()]
-        return {
-            plugin: frozenset(text for owner, table in tables if owner == plugin for text in texts_in(table))
-            for plugin, _ in tables
-        }
 
     def _build_checks(self) -> list[tuple[str, str, HealthCheck]]:
         checks: list[tuple[str, str, HealthCheck]] = []

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 
 from lmcache_core.cli.finding import Finding, fail, ok, warn
 from lmcache_core.config.model import ExtraConfig
 from lmcache_core.contracts.control import LocalUsage, ThreadReport, WriteBehindUsage
+from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.contracts.health import HealthCheck
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.errors import BackendError, ConfigError, LMCacheError, PluginError
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
+from lmcache_core.health.blame import Blame, texts_in_tables
 from lmcache_core.health.create import create_checks
+from lmcache_core.health.fallback import Fallbacks
+from lmcache_core.health.roster import enlist, misses
 from lmcache_core.health.run import Outcome, run_check
-from lmcache_core.health.terms import TermReader
+from lmcache_core.health.unmade import UnmadePolicy
+from lmcache_core.health.watch import CheckWatch
 from lmcache_core.loading import Loaded
 from lmcache_core.memory.arena import ALIGNMENT_BYTES, Arena
 from lmcache_core.metrics.families import CacheMetrics
+from lmcache_core.registry.collect import PluginRegistry
+from lmcache_core.registry.make import make
 from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.manager import StorageManager
-from lmcache_core.threads import describe_error
 from lmcache_core.tiers import build_tiers
 from lmcache_core.workers import WorkerPool
 
@@ -38,7 +44,7 @@ class Trial:
 
     def __init__(self, loaded: Loaded) -> None:
         self._values = loaded.configuration.values
-        metrics = CacheMetrics()
+        metrics = self.metrics = CacheMetrics()
         journal = Journal(EventBus(metrics))
         self.tiers: Sequence[GuardedTier] = build_tiers(
             loaded, metrics=metrics, journal=journal, on_failure=lambda: None, on_unbuilt=lambda _error: None
@@ -109,34 +115,67 @@ def _ping(tier: GuardedTier) -> Finding:
 
 
 def _run_checks(loaded: Loaded, trial: Trial) -> Iterator[Finding]:
-    checks: list[tuple[str, HealthCheck]] = []
+    checks: list[tuple[str, str, HealthCheck]] = []
     for declared in loaded.registry.health_checks():
         try:
             made = create_checks(declared, trial, limit_s=loaded.registry.limit_s)
         except PluginError as error:  # noqa: PERF203 - each plugin fails alone
             yield fail(f"plugin {declared.plugin}", error.reason)
         else:
-            checks += [(declared.plugin, check) for check in made]
+            checks += [(declared.plugin, declared.origin, check) for check in made]
     if not checks:
         yield warn("checks", "no health check applies, so no outage would be noticed before a request meets it")
         return
-    pool = WorkerPool("doctor", len(checks))
-    for plugin, check in checks:
-        yield _run(pool, plugin, check, trial)
+    faults: list[Finding] = []
+    watches = _enlist(loaded, trial, checks, faults)
+    yield from faults
+    pool = WorkerPool("doctor", max(1, len(watches)))
+    for watch in watches:
+        yield _run(pool, watch)
     pool.close()
 
 
-def _run(pool: WorkerPool, plugin: str, check: HealthCheck, trial: Trial) -> Finding:
+def _enlist(
+    loaded: Loaded, trial: Trial, checks: Sequence[tuple[str, str, HealthCheck]], faults: list[Finding]
+) -> list[CheckWatch]:
+    """Take checks as the start of a cache does, and note what it would find wrong with them."""
+
+    def note(error: PluginError, effect: str) -> None:
+        faults.append(fail(f"plugin {error.plugin}", f"{error.reason}; {effect}"))
+
+    registry, tables = loaded.registry, trial.health_options.checks
+    blame = Blame(texts_in_tables(registry.tables(), trial.settings), note)
+    fallbacks = Fallbacks(_policies(registry, note), trial.storage, trial.metrics, limit_s=registry.limit_s)
     try:
-        subject = f"check {check.name()}"
-        reader = TermReader(trial.health_options)
-        timeout_s = reader.read(check).timeout_s
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the border of one plugin
-        return fail(f"plugin {plugin}", f"{type(check).__name__} cannot be used: {describe_error(error)}")
-    future = pool.submit(lambda: run_check(check, reader))
-    wait([future], timeout=timeout_s)
+        watches = enlist(checks, trial.health_options, tables, 0.0, blame)
+        fallbacks.validate(watches, blame)
+    except ConfigError as error:
+        faults += [fail("checks", problem) for problem in error.problems]
+        return []
+    find = warn if faults or registry.failed() else fail  # the check may be one that is missing
+    faults += [find("checks", problem) for problem in misses(tables, watches)]
+    return watches
+
+
+def _policies(registry: PluginRegistry, note: Callable[[PluginError, str], None]) -> dict[str, FallbackPolicy]:
+    policies: dict[str, FallbackPolicy] = {}
+    for name, declared in registry.policies().items():
+        try:
+            policies[name] = make(
+                declared, f"making fallback policy {name!r}", declared.value, limit_s=registry.limit_s
+            )
+        except PluginError as error:  # noqa: PERF203 - each plugin fails alone
+            note(error, "a check that chose it has everything recomputed while it fails")
+            policies[name] = UnmadePolicy(error)
+    return policies
+
+
+def _run(pool: WorkerPool, watch: CheckWatch) -> Finding:
+    subject = f"check {watch.name}"
+    future = pool.submit(lambda: run_check(watch.check, watch.reader))
+    wait([future], timeout=watch.terms.timeout_s)
     if not future.done():
-        return fail(subject, f"no answer within {timeout_s:g} s")
+        return fail(subject, f"no answer within {watch.terms.timeout_s:g} s")
     return _as_finding(subject, future.result())
 
 

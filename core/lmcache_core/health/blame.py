@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from pydantic import BaseModel
 
+from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.errors import ConfigError, PluginError
+from lmcache_core.registry.record import Declared
 
 OnUnusable = Callable[[PluginError, str], None]
 """Told what is wrong with a plugin's check, and what comes of it. What it raises passes."""
@@ -58,6 +60,21 @@ class Blame:
         """
         if self._problems:
             raise ConfigError(*self._problems)
+
+
+def texts_in_tables(
+    declared: Iterable[Declared[type[PluginSettings]]], settings: Callable[[str], PluginSettings | None]
+) -> dict[str, frozenset[str]]:
+    """Give, for each plugin, every text that the user set in its tables.
+
+    Args:
+        declared: Models of tables, and whose they are.
+        settings: Gives a table as the configuration has it.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for one in declared:
+        found[one.plugin] = found.get(one.plugin, frozenset()).union(texts_in(settings(one.value.table)))
+    return found
 
 
 def texts_in(value: object) -> Iterator[str]:

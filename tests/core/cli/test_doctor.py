@@ -143,6 +143,61 @@ def test_without_any_check_it_says_so(doctor: Doctor) -> None:
     )
 
 
+ODD = {
+    "odd_name": "health check NamelessCheck cannot be used: RuntimeError: no licence; the check does not run",
+    "an_odd_twin": (
+        "health check 'LocalCPUHealthCheck' is already declared by plugin 'local_cpu_health'; rename or disable one; "
+        "the check does not run"
+    ),
+    "odd_policy": (
+        "health check 'drained': fallback policy 'drain' is not known; "
+        "known: bypass, local_cpu, read_only, recompute, write_only; everything is recomputed while the check fails"
+    ),
+}
+"""Plugin to what the start of a cache would find wrong with one of its checks."""
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_check_that_cannot_be_used_fails_its_plugin(
+    name: str, doctor: Doctor, put_on_path: Callable[..., None]
+) -> None:
+    put_on_path("odd")
+    _, lines = doctor(f"[plugins]\ndisabled = {sorted({'odd_interval', *ODD} - {name})}\n")
+
+    assert [line for line in lines if line.startswith("fail")] == [f"fail  plugin {name}: {ODD[name]}"]
+
+
+def test_the_other_checks_run_all_the_same(doctor: Doctor, put_on_path: Callable[..., None]) -> None:
+    put_on_path("odd")
+    _, lines = doctor("[plugins]\ndisabled = ['odd_interval', 'an_odd_twin', 'odd_policy']\n")
+
+    assert find(lines, "check sound") == "ok    check sound: passes"
+
+
+def test_what_the_configuration_says_of_a_check_holds(doctor: Doctor, put_on_path: Callable[..., None]) -> None:
+    put_on_path("odd")
+    tuned = '[[extra_config.checks]]\nmatch = "hurried"\ninterval = 3.0\n'
+    _, lines = doctor(f"[plugins]\ndisabled = ['odd_name', 'an_odd_twin', 'odd_policy']\n{tuned}")
+
+    assert find(lines, "check hurried") == "ok    check hurried: passes"
+
+
+def test_an_entry_that_fits_no_check_fails(doctor: Doctor) -> None:
+    code, lines = doctor('[[extra_config.checks]]\nmatch = "LocalCpu*"\n')
+
+    assert code == 1
+    assert find(lines, "checks").startswith(
+        "fail  checks: extra_config.checks[0].match: no health check is called 'LocalCpu*'"
+    )
+
+
+def test_a_policy_that_can_do_nothing_for_a_check_fails(doctor: Doctor) -> None:
+    code, lines = doctor('[[extra_config.checks]]\nmatch = "LocalCPU*"\nfallback_policy = "local_cpu"\n')
+
+    assert code == 1
+    assert " health check 'LocalCPUHealthCheck': " in find(lines, "checks")
+
+
 def test_the_file_may_be_named_once_only(doctor: Doctor) -> None:
     assert doctor("", "--config", "other.toml")[0] == 2
 
