@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
+import threading
 import time
 from concurrent.futures import CancelledError
 from typing import Any
@@ -112,3 +115,29 @@ def test_a_key_that_is_no_whole_number_of_tokens_is_refused(engine) -> None:
     assert str(caught.value) == (
         "lmcore: a chunk of 7 bytes is lost: its length is no whole number of tokens up to 98304 bytes"
     )
+
+
+def test_memory_is_given_back_where_a_thread_cannot_be_had_for_each_chunk(
+    engine, redis_server, monkeypatch, caplog
+) -> None:
+    gc.collect()  # what earlier tests have left
+    monkeypatch.setattr(logging.getLogger("lmcache.v1.memory_management"), "propagate", True)
+    before = free_bytes(engine)
+    start = threading.Thread.start
+
+    def start_some(thread: threading.Thread) -> None:
+        if thread.name.startswith("lmcore-read-") and thread.name != "lmcore-read-1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as few_threads:
+        few_threads.setattr(threading.Thread, "start", start_some)
+        redis_server.pause()  # so that the first thread is not free again for the second chunk
+        try:
+            assert engine.remote.batched_get_blocking(keys_of(engine)) == [None] * 4
+        finally:
+            redis_server.resume()
+
+    wait_until(lambda: engine.retrieve() == 1000)
+    wait_until(lambda: free_bytes(engine) == before)
+    assert [line for line in caplog.messages if "garbage collected" in line] == []  # LMCache's own last resort

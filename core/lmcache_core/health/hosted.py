@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lmcache_core.config.checks import CheckTable
 from lmcache_core.contracts.control import CacheView, HealthOptions
-from lmcache_core.contracts.health import HealthCheck, HealthState
+from lmcache_core.contracts.health import CheckResult, HealthCheck, HealthState
 from lmcache_core.errors import LMCacheError, PluginError
 from lmcache_core.health.blame import Blame
 from lmcache_core.health.create import create_checks
@@ -80,7 +80,7 @@ class HostedCheck:
         watch.look_around(now_s)
         if watch.is_due(now_s):
             watch.start(now_s)
-            self._running = self._pool.submit(lambda: run_check(watch.check, watch.reader))
+            self._running = self._begin()
             wait([self._running], timeout=watch.terms.timeout_s)
         self._collect()
         return HostedVerdict(
@@ -90,6 +90,15 @@ class HostedCheck:
             irrecoverable=watch.irrecoverable,
             error=self._error,
         )
+
+    def _begin(self) -> Future[Outcome]:
+        watch = self._watch
+        try:
+            return self._pool.submit(lambda: run_check(watch.check, watch.reader))
+        except RuntimeError as error:  # no thread to be had: this run has failed, and the next one tries again
+            failed: Future[Outcome] = Future()
+            failed.set_result(Outcome(result=CheckResult(healthy=False, reason=describe_error(error)), error=error))
+            return failed
 
     def _collect(self) -> None:
         if self._running is None:

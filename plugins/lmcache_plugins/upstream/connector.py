@@ -72,14 +72,17 @@ class LMCoreConnector(RemoteConnector):  # type: ignore[misc] # LMCache is not w
         loads = self._store.begin(len(keys), deadline) if keys else None
         if loads is None:
             return [None] * len(keys)
-        jobs = [self._readers.submit(partial(self._fetch, loads, key)) for key in keys]
-        for job in jobs:
-            job.add_done_callback(lambda _: loads.one_is_over())
+        jobs: list[Future[Any]] = []
         try:
+            for key in keys:
+                jobs.append(self._readers.submit(partial(self._fetch, loads, key)))
+                jobs[-1].add_done_callback(lambda _: loads.one_is_over())
             await asyncio.wait([asyncio.wrap_future(job) for job in jobs], timeout=_left_s(deadline))
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, RuntimeError):  # the latter: closed, or no thread to be had
             for job in jobs:
                 _abandon(job)
+            for _ in keys[len(jobs) :]:
+                loads.one_is_over()
             raise
         return [_taken(job) for job in jobs]
 

@@ -241,3 +241,19 @@ def test_its_thread_ends_with_it() -> None:
     end = time.monotonic() + 10
     while any("short-lived" in thread.name for thread in threading.enumerate()):
         assert time.monotonic() < end
+
+
+def test_a_check_that_no_thread_can_run_has_failed_and_runs_when_there_is_one(monkeypatch) -> None:
+    clock = Clock()
+    hosted = host_one(SteeredCheck(), clock=clock)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as without_threads:
+        without_threads.setattr(threading.Thread, "start", refuse)
+        verdict = hosted.ask()
+    assert (verdict.healthy, verdict.reason) == (False, "RuntimeError: can't start new thread")
+
+    clock.now_s += 100.0
+    assert hosted.ask().healthy
