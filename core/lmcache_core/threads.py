@@ -159,6 +159,11 @@ class PeriodicThread(ABC):
         return self._stopping.is_set()
 
     @property
+    def was_stopped(self) -> bool:
+        """Whether it was told to end, and did not give up by itself."""
+        return self._stopping.is_set() and not self._end_reason
+
+    @property
     def is_running(self) -> bool:
         """Whether the thread is alive, or just being started: who looks at that moment must not take it for dead."""
         thread = self._thread
@@ -292,8 +297,9 @@ class PeriodicThreadRegistry:
             return [self._threads[name] for name in sorted(self._threads)]
 
     def reports(self) -> list[ThreadReport]:
-        """Each thread's `describe`, by name."""
-        return [thread.describe() for thread in self.threads()]
+        """Each thread's `describe`, by name; without those that have ended as they were told to."""
+        reports = [(thread, thread.describe()) for thread in self.threads()]
+        return [report for thread, report in reports if report.is_alive or not thread.was_stopped]
 
     def statuses(self) -> list[dict[str, Any]]:
         """Each thread's `get_status`, by name."""

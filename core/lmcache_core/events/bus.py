@@ -126,9 +126,7 @@ class EventBus:
 
     def threads(self) -> list[ThreadReport]:
         """Tell how the subscribers' threads fare; none once the bus is stopping."""
-        if self._closing:
-            return []
-        return [
+        reports = [
             ThreadReport(
                 name=f"EventBus-{lane.name}",
                 level="low",
@@ -138,6 +136,7 @@ class EventBus:
             )
             for lane in self._lanes
         ]
+        return [] if self._closing else reports  # asked last: one that ends as it was told to is no dead one
 
     def stop(self, timeout_s: float = 5.0) -> bool:
         """Take no more events, deliver what waits, then call each `shutdown`, last registered first.

@@ -108,7 +108,7 @@ class ControlServer:
             reason=reason,
             timeout_s=timeout_s,
             lends=arena is not None,
-            is_attached=lambda session: self._parts is not None and self._parts.lifeline.is_attached(session),
+            is_attached=self._is_attached,
         )
         self._parts: _Parts | None = None
 
@@ -122,7 +122,8 @@ class ControlServer:
     @property
     def is_alive(self) -> bool:
         """Whether it answers."""
-        return self._parts is not None and self._parts.loop.is_alive
+        parts = self._parts  # once: it goes when the server stops
+        return parts is not None and parts.loop.is_alive
 
     def claim(self) -> None:
         """Take the address without answering yet.
@@ -264,17 +265,25 @@ class ControlServer:
 
     def session_count(self) -> int:
         """Sessions that are open."""
-        return 0 if self._parts is None else len(self._parts.desk.sessions)
+        parts = self._parts
+        return 0 if parts is None else len(parts.desk.sessions)
 
     def lease_counts(self) -> tuple[int, int]:
         """Leases that are being filled, and that are being read."""
-        return (0, 0) if self._parts is None else self._parts.desk.lease_counts()
+        parts = self._parts
+        return (0, 0) if parts is None else parts.desk.lease_counts()
 
     def oldest_lease_s(self) -> float:
         """Seconds that the oldest of them has been out; 0 for none."""
-        sessions = [] if self._parts is None else self._parts.desk.describe(time.monotonic())
+        parts = self._parts
+        sessions = [] if parts is None else parts.desk.describe(time.monotonic())
         return max((one["oldest_lease_s"] or 0.0 for one in sessions), default=0.0)
 
     def slow_count(self) -> int:
         """Calls that wait for further tiers."""
-        return 0 if self._parts is None else len(self._parts.slow_calls[0])
+        parts = self._parts
+        return 0 if parts is None else len(parts.slow_calls[0])
+
+    def _is_attached(self, session: int) -> bool:
+        parts = self._parts
+        return parts is not None and parts.lifeline.is_attached(session)

@@ -81,6 +81,7 @@ class Lifeline:
         self._selector = selectors.DefaultSelector()
         self._bell, self._clapper = socket.socketpair()
         self._stopping = False
+        self._begun = False
         self._seen_s = 0.0
         self._paused_until_s = 0.0
         self._thread = threading.Thread(target=self._run, name="lmcache-lifeline", daemon=True)
@@ -116,13 +117,16 @@ class Lifeline:
 
     def threads(self) -> Sequence[ThreadReport]:
         """Tell how its thread fares; nothing before it starts and once it was told to end."""
-        if self._thread.ident is None or self._stopping:
+        if not self._begun:
+            return ()
+        is_alive = self._thread.is_alive()
+        if self._stopping:  # asked last: one that has just ended as it was told to is no dead one
             return ()
         return (
             ThreadReport(
                 name=self._thread.name,
                 level=ThreadLevel.CRITICAL.value,
-                is_alive=self._thread.is_alive(),
+                is_alive=is_alive,
                 silent_s=max(0.0, self._clock() - self._seen_s),
                 interval_s=TICKET_TIMEOUT_S,
             ),
@@ -154,6 +158,7 @@ class Lifeline:
     # -- its own thread -----------------------------------------------------------
 
     def _run(self) -> None:
+        self._begun = True
         try:
             while not self._stopping:
                 self._round()

@@ -55,8 +55,9 @@ class ControlLoop:
     def start(self, desk: Desk) -> None:
         """Begin to answer with what the desk says."""
         self._seen_s = time.monotonic()
-        self._thread = threading.Thread(target=self._run, args=(desk,), name="lmcache-server", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(desk,), name="lmcache-server", daemon=True)
+        thread.start()
+        self._thread = thread  # not before: who looks at that moment must not take it for dead
 
     @property
     def is_alive(self) -> bool:
@@ -65,13 +66,17 @@ class ControlLoop:
 
     def threads(self) -> Sequence[ThreadReport]:
         """Tell how its thread fares; nothing before it starts and once it was told to end."""
-        if self._thread is None or self._ended:
+        thread = self._thread
+        if thread is None:
+            return ()
+        is_alive = thread.is_alive()
+        if self._ended:  # asked last: one that has just ended as it was told to is no dead one
             return ()
         return (
             ThreadReport(
-                name=self._thread.name,
+                name=thread.name,
                 level=ThreadLevel.CRITICAL.value,
-                is_alive=self.is_alive,
+                is_alive=is_alive,
                 silent_s=max(0.0, time.monotonic() - self._seen_s),
                 interval_s=_TIDY_GAP_S,
             ),

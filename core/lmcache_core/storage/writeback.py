@@ -94,13 +94,13 @@ class WriteBehind:
 
     def usage(self) -> WriteBehindUsage:
         """Tell how the queue fares."""
-        dead = () if self._stopped else tuple(thread.name for thread in self._threads if not thread.is_alive())
+        dead = tuple(thread.name for thread in self._threads if not thread.is_alive())
         return WriteBehindUsage(
             backend=self._tier.name,
             waiting_chunks=len(self._waiting),
             limit_chunks=self._limit,
             shed_chunks=self._shed,
-            dead_threads=dead,
+            dead_threads=() if self._stopped else dead,  # asked last: one that ends as it was told to is no dead one
         )
 
     def flush(self, timeout_s: float) -> bool:
