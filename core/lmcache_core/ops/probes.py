@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Literal
 
+from lmcache_core.contracts.report import HealthReport
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.ops.action import Call
 from lmcache_core.ops.page import Page, json_page
@@ -33,9 +34,7 @@ class Probes:
     @property
     def is_ready(self) -> bool:
         """Whether requests shall be sent here: started, not stopping, and healthy where that is asked for."""
-        if not self.has_started or self._monitor.stop_requested:
-            return False
-        return self._readiness == "started" or self._monitor.report().healthy
+        return self._judge()[0]
 
     def livez(self, _: Call) -> Page:
         """200 while the process answers: no store and no thread of the cache is worth a restart of the engine."""
@@ -43,8 +42,7 @@ class Probes:
 
     def readyz(self, _: Call) -> Page:
         """200 while `is_ready`, else 503."""
-        report = self._monitor.report()
-        ready = self.is_ready
+        ready, report = self._judge()
         value = {
             "ready": ready,
             "readiness": self._readiness,
@@ -56,10 +54,16 @@ class Probes:
 
     def startupz(self, _: Call) -> Page:
         """200 once the first round of checks is over, whatever it found; before that 503."""
+        reason = self._monitor.report().reason  # before it is asked whether the round is over: else there may be none
         started = self.has_started
-        return json_page(
-            {"started": started, "reason": "" if started else self._monitor.report().reason}, _status(holds=started)
-        )
+        return json_page({"started": started, "reason": "" if started else reason}, _status(holds=started))
+
+    def _judge(self) -> tuple[bool, HealthReport]:
+        """Say whether it is ready, and by which report; what says no is in the report."""
+        stopping = self._monitor.stop_requested
+        report = self._monitor.report()
+        well = self._readiness == "started" or report.healthy
+        return self.has_started and not stopping and well, report
 
 
 def _status(*, holds: bool) -> HTTPStatus:

@@ -1,9 +1,14 @@
+import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.core.health.tower import SteeredCheck
+
+from lmcache_core import HealthReport
+from lmcache_core.ops.probes import Probes
 
 MakeSite = Callable[..., Any]
 PROBES = ("/livez", "/readyz", "/startupz")
@@ -122,3 +127,29 @@ def test_every_probe_answers_head_requests(site: MakeSite) -> None:
     one.tower.start()
 
     assert [one.get(path, method="HEAD").status for path in PROBES] == [200, 200, 200]
+
+
+def test_readyz_judges_by_the_report_that_it_shows(site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Health may turn between two looks: a page that is ready and not healthy helps nobody."""
+    monitor = site(SteeredCheck()).tower.start().monitor
+    well = monitor.report()
+    given = iter([replace(well, healthy=False, reason="it is down"), well])
+    monkeypatch.setattr(monitor, "report", lambda: next(given))
+    page = json.loads(Probes(monitor, "healthy").readyz(None).body)
+
+    assert (page["ready"], page["healthy"]) == (False, False)
+
+
+def test_startupz_never_says_no_without_a_reason(site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The round may end while it is asked what that waits for."""
+    monitor = site(SteeredCheck()).tower.monitor
+
+    def ends_meanwhile() -> HealthReport:
+        monitor._first_round.set()
+        return replace(report, healthy=True, reason="")
+
+    report = monitor.report()
+    monkeypatch.setattr(monitor, "report", ends_meanwhile)
+    page = Probes(monitor).startupz(None)
+
+    assert (page.status, json.loads(page.body)) == (200, {"started": True, "reason": ""})
