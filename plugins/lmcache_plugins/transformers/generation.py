@@ -15,6 +15,7 @@ from lmcache_core import KVCache, KVLayout
 from lmcache_plugins.transformers.errors import NotCachedError
 from lmcache_plugins.transformers.layers import CACHE_ARGUMENT, new_cache
 from lmcache_plugins.transformers.model_kv import ModelKV, examine
+from lmcache_plugins.transformers.peft_state import full_variant
 from lmcache_plugins.transformers.prefix import Owner, PrefixStore, Restored, owners
 from lmcache_plugins.transformers.prompt import Prompt, Tokens, read_prompt
 from lmcache_plugins.transformers.streamer import TwoRunStreamer
@@ -95,7 +96,8 @@ class CachedGeneration:
             Exception: What `generate` raises; the cache adds none.
         """
         try:
-            self._refuse_state(variant)
+            self._refuse_state()
+            variant = full_variant(self._model, variant)
             prompt = read_prompt(self._model, args, options)
             self._kv.check_padding(prompt.padding)
             kept = new_cache(self._model)
@@ -118,7 +120,7 @@ class CachedGeneration:
         self.last = Served(restored.reused_tokens, self._keep(prompt, restored, rows, kept, answer))
         return answer
 
-    def _refuse_state(self, variant: str) -> None:
+    def _refuse_state(self) -> None:
         model = self._model
         if model.training:
             raise NotCachedError("the model is in training mode")
@@ -126,8 +128,6 @@ class CachedGeneration:
             raise NotCachedError("the model has been moved or converted since CachedGeneration was made")
         if torch.is_autocast_enabled(model.device.type):
             raise NotCachedError("autocast is on")
-        if getattr(model, "peft_config", None) and not variant:
-            raise NotCachedError("a PEFT adapter is loaded and no variant is given to tell its KV apart")
 
     def _is_to_blame(self, restored: Restored, kept: DynamicCache, streamer: TwoRunStreamer | None) -> bool:
         """Whether the first step may have failed on a restored prefix, so that nothing has been generated."""

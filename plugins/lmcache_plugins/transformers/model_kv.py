@@ -19,7 +19,7 @@ _CACHE_KINDS = frozenset({None, "dynamic", "hybrid"})
 _WINDOWED = "DynamicSlidingWindowLayer"
 _LAYER_KINDS = {"DynamicLayer": "full"}
 
-_MOVING_ROPE = frozenset({"dynamic", "longrope"})
+_MOVING_ROPE = ("dynamic", "longrope")
 """Rotary embeddings whose frequencies change with the length of the whole prompt, and earlier keys with them."""
 
 
@@ -55,6 +55,10 @@ def examine(model: Any) -> ModelKV:
         LayoutError: Says what of the model's KV cannot be cached correctly.
     """
     name = type(model).__name__
+    if getattr(model, "generation_config", None) is None:
+        raise LayoutError(
+            f"transformers: {name} does not generate; take a causal language model, as AutoModelForCausalLM makes"
+        )
     _refuse_by_config(model, name)
     layers = _layers_after_one_token(model, name)
     _refuse_layers(layers, name)
@@ -84,7 +88,7 @@ def _refuse_by_config(model: Any, name: str) -> None:
         )
     for parameters in _rope_parameters(model.config.get_text_config(decoder=True)):
         rope = parameters.get("rope_type", parameters.get("type"))
-        if rope in _MOVING_ROPE or "mrope_section" in parameters:
+        if any(kind in str(rope) for kind in _MOVING_ROPE) or "mrope_section" in parameters:
             raise LayoutError(
                 f"transformers: {name} has rotary embeddings of type {rope!r}, with which the keys of a prefix depend "
                 "on what follows it; call its own generate"

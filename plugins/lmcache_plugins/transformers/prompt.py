@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 import transformers
 from packaging.version import Version
+from transformers import GenerationMixin
 
 from lmcache_plugins.transformers.errors import NotCachedError
 
@@ -97,7 +98,7 @@ def _is_prompt(tokens: Any) -> bool:
 
 def _merge(model: Any, args: Sequence[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], Any, dict[str, Any]]:
     """Give the named parameters of `generate`, the configuration in force, and the model's inputs."""
-    signature = inspect.signature(model.generate)
+    signature = _signature(model)
     named = dict(signature.bind_partial(*args, **options).arguments)
     rest = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), "")
     further = {name: value for name, value in named.pop(rest, {}).items() if name not in _TAKEN_OUT}
@@ -105,6 +106,14 @@ def _merge(model: Any, args: Sequence[Any], options: Mapping[str, Any]) -> tuple
     # has no such method makes every call run uncached, never wrong.
     config, inputs = model._prepare_generation_config(named.get("generation_config"), **further)  # noqa: SLF001
     return named, config, inputs
+
+
+def _signature(model: Any) -> inspect.Signature:
+    """What `generate` takes; a `PeftModel`'s hands everything on."""
+    signature = inspect.signature(model.generate)
+    if any(p.kind is p.POSITIONAL_OR_KEYWORD for p in signature.parameters.values()):
+        return signature
+    return inspect.signature(GenerationMixin.generate.__get__(model))
 
 
 def _refuse_config(config: Any, assistant: Any) -> None:

@@ -126,3 +126,14 @@ def test_missing_transformers_gives_the_line_that_mends_it() -> None:
     assert done.stderr.splitlines()[-1] == (
         "ImportError: the transformers integration needs 'transformers'; run: pip install 'lmcache-core[transformers]'"
     )
+
+
+def test_a_model_that_does_not_generate() -> None:
+    model = transformers.LlamaModel(transformers.LlamaConfig(**GROUPED))
+
+    with pytest.raises(LayoutError) as caught:
+        CachedGeneration.layout_of(model)
+
+    assert str(caught.value) == (
+        "transformers: LlamaModel does not generate; take a causal language model, as AutoModelForCausalLM makes"
+    )
