@@ -71,8 +71,9 @@ class SpareFiles:
                 if error.errno not in _OUT_OF_FILES:
                     raise
                 if not self._spend():
-                    self.turned_away += 1
-                    self._failure = error.strerror or str(error)
+                    with self._lock:  # clients come by two doors, on two threads
+                        self.turned_away += 1
+                        self._failure = error.strerror or str(error)
                     self._warn()
                     raise
 
