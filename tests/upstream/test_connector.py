@@ -109,6 +109,26 @@ def test_the_store_of_any_plugin_serves(plugin, lmcache_of) -> None:
     assert (engine.lookup(), engine.retrieve()) == (1000, 1000)
 
 
+@pytest.mark.parametrize("count", ["None", "-3", "len(keys) + 5"])
+def test_a_store_that_counts_wrong_is_a_miss(plugin, lmcache_of, count: str) -> None:
+    plugin.write(f"""
+        class Miscounting(StorageBackend):
+            def contains(self, keys, *, deadline): return {count}
+            def load_into(self, keys, outs, *, deadline): return [LoadResult.MISS for _ in keys]
+            def store(self, items, *, deadline): pass
+            def delete(self, keys, *, deadline): return 0
+            def ping(self, *, deadline): pass
+            def close(self): pass
+
+        @hookimpl
+        def lmcache_storage_backends():
+            yield StorageBackendSpec(schemes=("acme",), options=None, build=lambda *_: Miscounting())
+    """)
+    engine = lmcache_of(remote_url="lmcore+acme://anywhere")
+
+    assert (engine.lookup(), engine.retrieve()) == (0, 0)
+
+
 def test_retrieving_ends_at_a_chunk_that_is_gone(lmcache_of, redis_server) -> None:
     engine = lmcache_of(remote_url=f"lmcore+{redis_server.url}")
     engine.store()

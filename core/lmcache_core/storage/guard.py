@@ -21,6 +21,7 @@ from lmcache_core.storage.breaker import BreakerReport, BreakerState, CircuitBre
 from lmcache_core.storage.bypass import Bypass
 from lmcache_core.storage.evictions import EvictionWatch
 from lmcache_core.storage.evidence import Evidence
+from lmcache_core.storage.leading import leading
 from lmcache_core.storage.patience import HastyCallerError, Patience
 from lmcache_core.storage.tier_setup import TierSetup
 from lmcache_core.workers import WorkerPool
@@ -144,7 +145,7 @@ class GuardedTier:
             return 0
         began_s = time.monotonic()
         own = began_s + self.timeout_s  # the store's: that of a caller in haste would say nothing of the store
-        future = self._pool.submit(lambda: self._backend.contains(keys, deadline=own))
+        future = self._pool.submit(lambda: leading(self._backend.contains(keys, deadline=own), len(keys)))
         try:
             count = self._await(future, min(deadline, own), "contains", began_s)
         except HastyCallerError:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from lmcache_core import BackendError, BackendTimeoutError, ChunkKey, GuardedTier, LoadResult, StorageBackend
@@ -70,10 +71,10 @@ class ChunkStore:
         if permit is None:
             return 0
         deadline = self._tier.cap(deadline)
-        asking = self._tier.start_load(lambda backend: backend.contains(keys, deadline=deadline))
+        asking = self._tier.start_load(lambda backend: index(backend.contains(keys, deadline=deadline)))
         count = self._tier.finish_load(permit, asking, deadline=deadline)
         self._tier.end_loads(permit, passed=count is not None)
-        return count or 0
+        return min(max(count or 0, 0), len(keys))
 
     def _promise(self, digest: bytes) -> None:
         with self._lock:

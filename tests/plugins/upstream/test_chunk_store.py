@@ -78,6 +78,20 @@ def test_leading_chunks_are_counted(store) -> None:
     assert store.present([], store.deadline()) == 0
 
 
+@pytest.mark.parametrize("second", [None, -3, 9])
+def test_a_store_that_counts_wrong_the_second_time_has_no_more_than_it_was_asked_for(
+    store, monkeypatch, second: object
+) -> None:
+    for number in (1, 2):
+        keep(store, number)
+    keys = [key(1), key(2)]
+    assert store.present(keys, store.deadline()) == 2
+    backend = type(store._tier._backend)
+    monkeypatch.setattr(backend, "contains", lambda _backend, _keys, *, deadline: second)
+
+    assert store.present(keys, store.deadline()) == (2 if second == 9 else 0)
+
+
 def test_dropped_chunks_are_gone(store) -> None:
     keep(store, 1)
 
