@@ -32,7 +32,7 @@ UNUSED_KEYS: Final = frozenset(
     pd_peer_init_port pd_peer_query_port pd_proxy_host pd_proxy_port pd_role pd_shutdown_timeout_sec
     pd_skip_proxy_notification peer_init_ports peer_lookup_ports pin_check_interval_sec plugin_locations
     pre_caching_hash_algorithm priority_limit py_enable_gc remote_config_url remote_storage_plugins
-    reserve_local_cpu_size retrieve_locations runtime_plugin_locations save_decode_cache
+    reserve_local_cpu_size retrieve_locations run_script_api_enabled runtime_plugin_locations save_decode_cache
     script_allowed_imports storage_plugins store_location transfer_channel use_gds use_gpu_connector_v3 use_layerwise
     weka_path
     """.split()  # noqa: SIM905 - a hundred names read better without quotes and commas
@@ -64,10 +64,25 @@ MOONCAKE_KEYS: Final = frozenset(
 
 UNUSED_EXTRA_PREFIXES: Final = ("histogram_bucket_", "remote_storage_plugin.")
 
-UNUSED_VARIABLES: Final = frozenset({"LMCACHE_FORCE_SKIP_SAVE", "LMCACHE_ENABLE_PROFILING"})
+UNUSED_VARIABLES: Final = frozenset(
+    """
+    LMCACHE_CONTROLLER_CONFIG_FILE LMCACHE_DEVICE_BACKEND LMCACHE_DISABLE_BANNER LMCACHE_ENABLE_PROFILING
+    LMCACHE_FORCE_SKIP_SAVE LMCACHE_GPU_STAGING_BUFFER_BYTES LMCACHE_MP_TRANSFER_MODE LMCACHE_MQ_TIMEOUT
+    LMCACHE_MUSA_HANDLE_TRANSFER LMCACHE_MUSA_NATIVE_KV_TRANSFER LMCACHE_OFFLOAD_RPC_PORT LMCACHE_PLUGIN_CONFIG
+    LMCACHE_PLUGIN_ROLE LMCACHE_PLUGIN_WORKER_COUNT LMCACHE_PLUGIN_WORKER_ID LMCACHE_ROCM_ENABLE_BATCH_MEMCPY
+    LMCACHE_SERVER_URL
+    """.split()  # noqa: SIM905 - as above
+)
 """Variables of LMCache that are no configuration keys."""
 
-UNUSED_VARIABLE_PREFIXES: Final = ("LMCACHE_EC_", "LMCACHE_REQUEST_TELEMETRY_")
+UNUSED_VARIABLE_PREFIXES: Final = (
+    "LMCACHE_AEROSPIKE_",
+    "LMCACHE_COORDINATOR_",
+    "LMCACHE_EC_",
+    "LMCACHE_REQUEST_TELEMETRY_",
+    "LMCACHE_RESP_",
+    "LMCACHE_RUNTIME_PLUGIN_",
+)
 
 FOREIGN_VARIABLES: Final = frozenset({"REDIS_SERVICE_NAME", "REDIS_TIMEOUT"})
 """Variables outside the prefix that LMCache's Redis connector reads."""
