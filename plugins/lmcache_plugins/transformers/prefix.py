@@ -143,5 +143,6 @@ class PrefixStore:
         if not wanted_tokens:
             return None, promised_tokens
         kv = torch.empty(self._kv.layout.kv_shape(wanted_tokens), dtype=self._kv.dtype, device=self._kv.devices[0])
-        delivered_tokens = int(self._cache.retrieve(tokens[:wanted_tokens], kv, **row).sum())
+        mask = self._cache.retrieve(tokens[:wanted_tokens], kv, **row)
+        delivered_tokens = wanted_tokens if mask.all() else int(mask.argmin())  # up to the first that is missing
         return kv, promised_tokens if delivered_tokens == wanted_tokens else delivered_tokens

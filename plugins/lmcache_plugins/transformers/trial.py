@@ -78,7 +78,7 @@ class Trial:
         return True
 
     def _holds_in_a_batch(self) -> bool:
-        """Whether all is well, told by three steps: a batch with padding, going on in it, and going on alone."""
+        """Whether all is well, told by few steps: alone, in a batch with padding, and going on in each."""
         tokens, ends = self._tokens, _PADDING + _PREFIX_TOKENS
         rows = torch.full((2, _TOKENS), _pad_token(self._model))
         rows[0, _PADDING:], rows[1] = tokens[: _TOKENS - _PADDING], tokens
@@ -91,8 +91,10 @@ class Trial:
             if self._differ(prefix, begun[:, :, :_PREFIX_TOKENS]):
                 return False
             warm = self._step(rows, mask, self._restored([RowPrefix(_PADDING, prefix), RowPrefix(0, begun)], ends))
-            alike = all(self._alike(warm, row, batch, row, ends) for row in (0, 1))
-            return alike and self._goes_on(begun[:, :, :_PREFIX_TOKENS], batch, 1)
+            if not all(self._alike(warm, row, batch, row, ends) for row in (0, 1)):
+                return False
+            whole = self._step(tokens[None])
+            return self._alike(batch, 1, whole, 0, 0) and self._goes_on(begun[:, :, :_PREFIX_TOKENS], whole)
         except Exception:  # noqa: BLE001 - some models take no padding; the steps without it raise if need be
             return False
 
@@ -101,7 +103,7 @@ class Trial:
             prefix = self._kv(self._step(self._tokens[None, :_PREFIX_TOKENS]), 0, 0, _PREFIX_TOKENS)
             whole = self._step(self._tokens[None])
             sees_on = self._differ(prefix, self._kv(whole, 0, 0, _PREFIX_TOKENS))
-            goes_on = self._goes_on(prefix, whole, 0)
+            goes_on = self._goes_on(prefix, whole)
         except Exception as error:
             raise LayoutError(
                 f"transformers: {self._name} did not generate from a prefix in a DynamicCache: "
@@ -118,10 +120,10 @@ class Trial:
                 "with state beside its KV; call its own generate"
             )
 
-    def _goes_on(self, prefix: torch.Tensor, whole: _Step, row: int) -> bool:
+    def _goes_on(self, prefix: torch.Tensor, whole: _Step) -> bool:
         """Whether the rest of the prompt, computed alone behind the restored prefix, is as in the whole."""
         warm = self._step(self._tokens[None], None, self._restored([RowPrefix(0, prefix)], _PREFIX_TOKENS))
-        return self._alike(warm, 0, whole, row, _PREFIX_TOKENS)
+        return self._alike(warm, 0, whole, 0, _PREFIX_TOKENS)
 
     def _restored(self, rows: list[RowPrefix], columns: int) -> DynamicCache:
         cache = new_cache(self._model)

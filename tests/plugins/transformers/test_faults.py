@@ -217,24 +217,30 @@ def test_a_wrong_call_does_not_hide_a_fault_of_the_cache(model: Any, rig: Rig) -
 
 
 class Forgetful:
-    """A cache that is all there, but delivers nothing."""
+    """A cache that does not deliver some of what it promises."""
 
     chunk_tokens = 4
     save_unfull_chunk = False
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
+    def __init__(self, engine: Any, forgotten: slice) -> None:
+        self._engine, self._forgotten = engine, forgotten
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def retrieve(self, tokens: Any, _out: Any, **_owner: str) -> Any:
-        return np.zeros(len(tokens), dtype=np.bool_)
+    def retrieve(self, tokens: Any, out: Any, **owner: str) -> Any:
+        mask = np.array(self._engine.retrieve(tokens, out, **owner))
+        mask[self._forgotten] = False
+        out[:, :, self._forgotten] = float("nan")
+        return mask
 
 
-def test_a_promise_that_is_not_kept(model: Any, rig: Rig) -> None:
-    cached = CachedGeneration(model, Forgetful(rig.engine))
+@pytest.mark.parametrize(
+    ("forgotten", "reused"), [(slice(0, None), 0), (slice(4, 8), 4), (slice(8, None), 8), (slice(19, None), 19)]
+)
+def test_a_promise_that_is_not_kept(model: Any, rig: Rig, forgotten: slice, reused: int) -> None:
+    cached = CachedGeneration(model, Forgetful(rig.engine, forgotten))
 
     for _ in range(2):
         assert torch.equal(cached.generate(TOKENS, **NEW), model.generate(TOKENS, **NEW))
-    assert cached.last.reused_tokens == 0
+    assert cached.last.reused_tokens == reused

@@ -25,6 +25,7 @@ from transformers import (
 
 from lmcache_core import LayoutError
 from lmcache_plugins.transformers.generation import CachedGeneration, Served
+from lmcache_plugins.transformers.layers import CACHE_ARGUMENT
 from lmcache_plugins.transformers.model_kv import examine
 
 NEW = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 89, "eos_token_id": None}
@@ -173,3 +174,22 @@ def test_a_trial_heeds_no_generation_config_and_draws_no_random_number() -> None
 
     assert not examine(model).padding_matters
     assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_model_that_reads_in_both_directions_only_where_there_is_no_padding_is_refused() -> None:
+    model = make("llama")
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def look_ahead(*args: Any, **inputs: Any) -> Any:
+        mask = inputs.get("attention_mask")
+        if (mask is None or bool(mask.all())) and not inputs[CACHE_ARGUMENT].get_seq_length():
+            inputs["input_ids"] = inputs["input_ids"].flip(1)
+        return forward(*args, **inputs)
+
+    model.forward = look_ahead
+
+    with pytest.raises(
+        LayoutError, match=r"^transformers: LlamaForCausalLM computes the KV of a prefix from what follows it too, "
+    ):
+        CachedGeneration.layout_of(model)
