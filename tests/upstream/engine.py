@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import torch
-from lmcache.utils import mock_up_broadcast_fn, mock_up_broadcast_object_fn
 from lmcache.v1.config import LMCacheEngineConfig
 from lmcache.v1.gpu_connector import GPUConnectorInterface
 from lmcache.v1.metadata import LMCacheMetadata
@@ -17,11 +16,11 @@ LAYERS, HEADS, HEAD_SIZE, TOKENS, CHUNK = 3, 2, 16, 1000, 256
 
 
 class PlainKV(GPUConnectorInterface):
-    """Per layer a tensor of K and V, token after token."""
+    """Per layer a tensor of K and V, or with MLA of what both come from, token after token."""
 
-    def __init__(self) -> None:
+    def __init__(self, sides: int) -> None:
         torch.manual_seed(7)
-        self.layers = [torch.randn(2, TOKENS, HEADS * HEAD_SIZE).to(torch.bfloat16) for _ in range(LAYERS)]
+        self.layers = [torch.randn(sides, TOKENS, HEADS * HEAD_SIZE).to(torch.bfloat16) for _ in range(LAYERS)]
         self.original = [layer.clone() for layer in self.layers]
 
     def forget(self) -> None:
@@ -48,18 +47,26 @@ class PlainKV(GPUConnectorInterface):
         return None
 
 
+def _to_itself(value: Any, source: int) -> Any:
+    """Broadcast among one worker, which LMCache does with MLA."""
+    del source
+    return value
+
+
 class Engine:
     """LMCache's manager, engine and monitor.
 
     Args:
         instance_id: Its name.
+        use_mla: Of a model with multi-head latent attention.
         config: Keys of LMCache's configuration.
     """
 
     def __init__(self, instance_id: str, *, use_mla: bool = False, **config: Any) -> None:
         keys = {"local_cpu": False, "max_local_cpu_size": 0.05, "save_unfull_chunk": True, **config}
         keys["extra_config"] = {"ping_interval": 0.05, **keys.get("extra_config", {})}
-        self.kv = PlainKV()
+        sides = 1 if use_mla else 2
+        self.kv = PlainKV(sides)
         self.config = LMCacheEngineConfig.from_defaults(chunk_size=CHUNK, lmcache_instance_id=instance_id, **keys)
         metadata = LMCacheMetadata(
             model_name="acme/model",
@@ -68,7 +75,8 @@ class Engine:
             worker_id=0,
             local_worker_id=0,
             kv_dtype=torch.bfloat16,
-            kv_shape=(LAYERS, 2, CHUNK, HEADS, HEAD_SIZE),
+            kv_shape=(LAYERS, sides, CHUNK, HEADS, HEAD_SIZE),
+            use_mla=use_mla,
             role="worker",
             chunk_size=CHUNK,
         )
@@ -76,8 +84,8 @@ class Engine:
             config=self.config,
             metadata=metadata,
             gpu_connector=self.kv,
-            broadcast_fn=mock_up_broadcast_fn,
-            broadcast_object_fn=mock_up_broadcast_object_fn,
+            broadcast_fn=_to_itself,
+            broadcast_object_fn=_to_itself,
         )
         self.manager.start_services()
         self.manager.post_init()

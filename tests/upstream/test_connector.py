@@ -53,6 +53,15 @@ def test_what_is_stored_is_retrieved_from_redis(lmcache_of, redis_server) -> Non
     assert (engine.lookup(), engine.retrieve()) == (1000, 1000)
 
 
+def test_what_a_model_with_mla_stores_is_retrieved(lmcache_of, redis_server) -> None:
+    lmcache_of(remote_url=f"lmcore+{redis_server.url}").store()  # one without, whose chunks are no use to it
+    engine = lmcache_of(remote_url=f"lmcore+{redis_server.url}", use_mla=True)
+    assert engine.lookup() == 0
+    engine.store()
+
+    assert (engine.lookup(), engine.retrieve()) == (1000, 1000)
+
+
 def test_a_store_may_be_named_as_a_plugin_with_its_address_apart(lmcache_of, redis_server) -> None:
     engine = lmcache_of(
         remote_storage_plugins=["lmcore.shared"],
