@@ -23,6 +23,7 @@ from tests.engines.pair import (
     the_blocks,
     vllm_config,
 )
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole, supports_hma
 
 from lmcache_plugins.vllm.connector import ConnectorStats, LMCoreConnector, StepMetadata
@@ -327,3 +328,7 @@ def test_the_mode_may_come_from_the_file(pair_of: Callable[..., Pair], tmp_path:
     pair = pair_of(vllm_config({"lmcache.config_file": str(file)}))
     assert pair.worker.get_handshake_metadata().card.address == ""
     assert pair.admit(a_request(), 1, 2, 3, 4) == (0, False)
+
+
+def test_vllm_knows_it_by_its_name_as_its_multi_connector_asks() -> None:
+    assert KVConnectorFactory.get_connector_class_by_name("LMCoreConnector") is LMCoreConnector

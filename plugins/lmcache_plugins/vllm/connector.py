@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1 import base as contract
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1,
@@ -372,6 +374,10 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
             windows=cards[0].windows,
             blocks=min(card.blocks for card in cards),
         )
+
+
+with contextlib.suppress(ValueError):  # known; MultiConnector finds its children's counts by name, or ends the engine
+    KVConnectorFactory.register_connector(LMCoreConnector.__name__, __name__, LMCoreConnector.__name__)
 
 
 def _check_whole_loads(facts: CacheFacts, options: ConnectorOptions) -> None:
