@@ -20,9 +20,9 @@ from lmcache_plugins.transformers.layers import CACHE_ARGUMENT, RowPrefix, fill,
 _TOKENS, _PREFIX_TOKENS = 12, 5
 _PADDING = _TOKENS - _PREFIX_TOKENS - 2
 
-_EXACT, _ROUNDED = 1e-4, 0.05
-"""Relative differences that rounding explains: other columns computed along make 1e-6 in float32, and 0.01 in two
-bytes, where an expert may change too."""
+_EXACT, _ROUNDED, _LOGITS = 1e-3, 0.05, 4.0
+"""Relative differences of KV that rounding explains, in float32 and in two bytes, and how much larger those of logits
+may be. SmolLM2 shows 4e-6 and 0.009, and 4 times that in its logits; an expert that changes adds to it."""
 
 _ONE_STEP = {
     "max_new_tokens": 1,
@@ -143,17 +143,18 @@ class Trial:
             *(self._kv(step, row, start, _TOKENS - start) for step, row in ((warm, warm_row), (cold, cold_row)))
         ):
             return False
-        ours, theirs = warm.logits[warm_row], cold.logits[cold_row]
-        return not self._differ((ours - ours.mean()).view(1, 1, 1, -1), (theirs - theirs.mean()).view(1, 1, 1, -1))
+        lines = (warm.logits[warm_row], cold.logits[cold_row])
+        ours, theirs = ((line - line.mean()).view(1, 1, 1, -1) for line in lines)
+        return not self._differ(ours, theirs, _LOGITS)
 
     def _kv(self, step: _Step, row: int, start: int, tokens: int) -> torch.Tensor:
         return row_kv(step.cache, self._layout, row, start, tokens)
 
-    def _differ(self, ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    def _differ(self, ours: torch.Tensor, theirs: torch.Tensor, larger: float = 1.0) -> bool:
         """Whether two ``[2, layers, tokens, hidden]`` are further apart than rounding, in the mean of the layers."""
         apart = (ours.float() - theirs.float()).norm(dim=(2, 3))
         size = theirs.float().norm(dim=(2, 3)).clamp_min(torch.finfo(torch.float32).tiny)
-        return bool((apart / size).mean() > self._tolerance)
+        return bool((apart / size).mean() > larger * self._tolerance)
 
 
 def _tolerance(dtype: torch.dtype) -> float:
