@@ -226,6 +226,7 @@ class CacheHost:
         return HealthMonitor(
             checks=self._build_checks(),
             policies=self._build_policies(),
+            builtin_policies=frozenset(name for name, one in self.registry.policies().items() if one.builtin),
             storage=self.storage,
             options=self.values.extra_config,
             metrics=self.metrics,

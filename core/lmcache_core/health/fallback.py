@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from lmcache_core.contracts.control import StorageControl
@@ -33,6 +33,7 @@ class Fallbacks:
         limit_s: Longest that a policy may take to say at start-up whether it can serve a check; and, as far as that
             is less than 2 s, to be engaged or released.
         on_late: Told that a policy's call which nobody waited for any more has returned: `settle` may get further.
+        builtin: Names of the policies that are no third party's: they are called without a thread.
     """
 
     def __init__(
@@ -43,12 +44,13 @@ class Fallbacks:
         *,
         limit_s: float = 10.0,
         on_late: Callable[[], None] = lambda: None,
+        builtin: Collection[str] = (),
     ) -> None:
         self._policies = policies
         self._storage = storage
         self._metrics = metrics
         self._limit_s = limit_s
-        self._calls = PolicyCalls(min(limit_s, _CALL_LIMIT_S), on_late)
+        self._calls = PolicyCalls(min(limit_s, _CALL_LIMIT_S), on_late, builtin)
         self._refused: dict[tuple[str, str], str] = {}  # why, by check and policy
 
     def validate(self, watches: Iterable[CheckWatch], blame: Blame) -> None:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,7 @@ class HealthMonitor(PeriodicThread):
     Args:
         checks: ``(plugin, origin, check)``; names must be unique.
         policies: Fallback policies by name.
+        builtin_policies: Names of those that are no third party's.
         storage: The switches that policies throw.
         options: Defaults for checks that set no interval or timeout.
         metrics: Where health is exported.
@@ -87,12 +88,14 @@ class HealthMonitor(PeriodicThread):
     _wake_requested = False
     _exited = False
     _told: tuple[object, ...] = ()
+    _verdict = Verdict(healthy=False, state=HealthState.UNKNOWN)
 
     def __init__(
         self,
         *,
         checks: Sequence[tuple[str, str, HealthCheck]],
         policies: Mapping[str, FallbackPolicy],
+        builtin_policies: Collection[str] = (),
         storage: StorageControl,
         options: HealthOptions,
         metrics: CacheMetrics,
@@ -111,12 +114,12 @@ class HealthMonitor(PeriodicThread):
         watches = enlist(checks, options, tables, clock(), blame)
         interval_s = min([options.ping_interval, *(watch.terms.interval_s for watch in watches)])
         super().__init__(_NAME, interval_s, ThreadLevel.CRITICAL, registry=registry, clock=clock)
-        self._fallbacks = Fallbacks(policies, storage, metrics, limit_s=limit_s, on_late=self._settle_soon)
+        self._fallbacks = Fallbacks(
+            policies, storage, metrics, limit_s=limit_s, on_late=self._settle_soon, builtin=builtin_policies
+        )
         self._fallbacks.validate(watches, blame)
-        self._watches = watches
-        self._storage, self._metrics = storage, metrics
-        self._on_change = on_change
-        self._init_failed_reason = init_failed_reason
+        self._watches, self._storage, self._metrics = watches, storage, metrics
+        self._on_change, self._init_failed_reason = on_change, init_failed_reason
         self._plugins_failed = {} if plugins_failed is None else plugins_failed
         self._refuse(misses(tables, watches))
         self._bypassed, self._backends = bypassed, backends
@@ -124,7 +127,6 @@ class HealthMonitor(PeriodicThread):
         self._arrivals: deque[tuple[CheckWatch, Outcome]] = deque()
         self._first_round = threading.Event()  # set once the gate shows the round's result
         self._lock = threading.Lock()  # around what report() and the thread both write: the verdict and the gate
-        self._verdict = Verdict(healthy=False, state=HealthState.UNKNOWN)
         self._since_s = clock()
         self._look = self._take_look()
         self._compose()

@@ -1,9 +1,9 @@
-"""Calls of fallback policies: of each policy one at a time, waited for so long and no longer."""
+"""Calls of fallback policies: of each third party's one at a time, waited for so long and no longer."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,7 +22,7 @@ class _Call:
 
 
 class PolicyCalls:
-    """Has policies engage and release, each call on a thread of its own. Only the monitor's thread calls.
+    """Has policies engage and release, a third party's on a thread of its own. Only the monitor's thread calls.
 
     While a call hangs, nothing else is asked of that policy. So no release overtakes an engagement, and what an
     engagement does late is released after it. What came of a call that returned late counts when the same is
@@ -31,10 +31,12 @@ class PolicyCalls:
     Args:
         limit_s: Longest that anybody waits for a call.
         on_late: Told, on the call's thread, that one has returned after all.
+        builtin: Policies that only throw switches, and need no thread: that could be what there is none of.
     """
 
-    def __init__(self, limit_s: float, on_late: Callable[[], None]) -> None:
+    def __init__(self, limit_s: float, on_late: Callable[[], None], builtin: Collection[str] = ()) -> None:
         self._limit_s = limit_s
+        self._builtin = builtin
         self._on_late = on_late
         self._overdue: dict[str, _Call] = {}  # by policy; the one that hangs, or has ended since
         self._late: dict[tuple[str, str], _Call] = {}  # by policy and check; what has ended and nobody asked for yet
@@ -52,6 +54,9 @@ class PolicyCalls:
             TimeoutError: It, or an earlier call of this policy, is still running; says where it stands.
             BaseException: Whatever the policy raised.
         """
+        if policy in self._builtin:
+            do()
+            return
         self._take_late(policy)
         earlier = self._late.pop((policy, check), None)
         what = f"{action}({check})"

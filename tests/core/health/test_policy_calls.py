@@ -275,3 +275,13 @@ def test_what_came_of_another_action_does_not_count() -> None:
 
     assert done == [False, False, True, False]
     assert slow.calls == ["engage a", "release a", "engage a"]
+
+
+def test_a_built_in_one_needs_no_thread() -> None:
+    """Where no more threads can be had, that is when it is needed."""
+    seen: list[threading.Thread] = []
+    PolicyCalls(LIMIT_S, lambda: None, {"bypass"}).call(
+        "bypass", "engage", "check", lambda: seen.append(threading.current_thread())
+    )
+
+    assert seen == [threading.current_thread()]
