@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +23,7 @@ from lmcache_plugins.vllm.lookups import Lookups, RankLookups
 from lmcache_plugins.vllm.options import ConnectorOptions
 from lmcache_plugins.vllm.paged import PagedAdapter
 from lmcache_plugins.vllm.records import WorkerCard
+from lmcache_plugins.vllm.socket_folder import make_socket_folder
 from lmcache_plugins.vllm.worker import Chunks
 
 
@@ -81,7 +81,7 @@ def open_cache(
 
 def _open_here(manager: CacheManager, rank: int) -> OpenedCache:
     manager.start()
-    folder = tempfile.mkdtemp(prefix="lmcache-vllm-")  # which only this user can enter
+    folder = make_socket_folder()
     address = f"ipc://{folder}/rank{rank}.sock"
     try:
         desk = listen(manager, address)
