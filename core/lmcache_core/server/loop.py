@@ -69,7 +69,7 @@ class ControlLoop:
         thread = self._thread
         if thread is None:
             return ()
-        is_alive = thread.is_alive()
+        is_alive = self.is_alive
         if self._ended:  # asked last: one that has just ended as it was told to is no dead one
             return ()
         return (
