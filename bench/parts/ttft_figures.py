@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -95,8 +96,11 @@ class Figures:
 
     def overhead(self, side: str, alone: str, what: str = "first_token_s") -> float:
         """Of a side where nothing is known, to vLLM alone, over all lengths."""
+        return _median(self._overheads(side, alone, what))
+
+    def _overheads(self, side: str, alone: str, what: str = "first_token_s") -> list[float]:
         lengths = sorted({answer.length for answer in self.answers})
-        return _median([one for length in lengths for one in self.ratios((side, 0.0), (alone, 0.0), length, what)])
+        return [one for length in lengths for one in self.ratios((side, 0.0), (alone, 0.0), length, what)]
 
     # -- for people ---------------------------------------------------------------
 
@@ -134,8 +138,11 @@ class Figures:
         """What has no aim."""
         for side in self.sides:
             if side != alone:
-                cpu, wall = self.overhead(side, alone, "cpu_s"), self.overhead(side, alone)
-                yield f"note: {side}: cold / {alone}: first token {wall:.3f}, CPU time of the engine {cpu:.3f}"
+                wall, cpu = (self._overheads(side, alone, what) for what in ("first_token_s", "cpu_s"))
+                yield (
+                    f"note: {side}: cold / {alone}: first token {_median(wall):.3f} +- {_uncertainty(wall):.3f}, "
+                    f"CPU time of the engine {_median(cpu):.3f} +- {_uncertainty(cpu):.3f}, {len(wall)} pairs"
+                )
         for side in self.sides:
             missed = sum(not one.is_as_meant for one in self.answers if one.side == side)
             if missed and side in (*ours, *peers):
@@ -169,3 +176,10 @@ class Figures:
 
 def _median(values: Sequence[float]) -> float:
     return statistics.median(values) if values else float("inf")
+
+
+def _uncertainty(values: Sequence[float]) -> float:
+    """Half the width of the median's 95 % interval, were the values normal: 1.96 * sqrt(pi / 2) * s / sqrt(n)."""
+    if len(values) < 2:
+        return float("inf")
+    return 1.96 * math.sqrt(math.pi / 2) * statistics.stdev(values) / math.sqrt(len(values))
