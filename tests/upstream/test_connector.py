@@ -119,7 +119,7 @@ def test_the_store_of_any_plugin_serves(plugin, lmcache_of) -> None:
 
 
 @pytest.mark.parametrize("count", ["None", "-3", "len(keys) + 5"])
-def test_a_store_that_counts_wrong_is_a_miss(plugin, lmcache_of, count: str) -> None:
+def test_a_store_that_counts_wrong_is_a_miss_and_a_failure(plugin, lmcache_of, caplog, count: str) -> None:
     plugin.write(f"""
         class Miscounting(StorageBackend):
             def contains(self, keys, *, deadline): return {count}
@@ -136,6 +136,7 @@ def test_a_store_that_counts_wrong_is_a_miss(plugin, lmcache_of, count: str) -> 
     engine = lmcache_of(remote_url="lmcore+acme://anywhere")
 
     assert (engine.lookup(), engine.retrieve()) == (0, 0)
+    assert any("(acme://anywhere): contains raised " in line for line in caplog.messages)
 
 
 def test_retrieving_ends_at_a_chunk_that_is_gone(lmcache_of, redis_server) -> None:

@@ -136,11 +136,11 @@ class GuardedTier:
         """Give the earlier of a request's deadline and the store's own longest call from now on."""
         return min(deadline, time.monotonic() + self.timeout_s)
 
-    def count_present(self, keys: Sequence[ChunkKey], *, deadline: float) -> int:
-        """Count the leading keys in the store; 0 when left out, late or failing."""
+    def count_present(self, keys: Sequence[ChunkKey], *, deadline: float, promised: bool = False) -> int:
+        """Count the leading keys in the store; 0 when left out, late or failing. `promised`: see `breaker.admit`."""
         if not keys or self.bypass.reads:
             return 0
-        permit = self.breaker.admit()
+        permit = self.breaker.admit(promised=promised)
         if permit is None:
             return 0
         began_s = time.monotonic()

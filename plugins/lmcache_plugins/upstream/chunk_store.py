@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from operator import index
 from typing import Any
 
 from lmcache_core import BackendError, BackendTimeoutError, ChunkKey, GuardedTier, LoadResult, StorageBackend
@@ -61,20 +60,10 @@ class ChunkStore:
             return 0
         with self._lock:
             promised = self._promised.pop(keys[-1].digest, False)
-        count = self._recount(keys, deadline) if promised else self._tier.count_present(keys, deadline=deadline)
+        count = self._tier.count_present(keys, deadline=deadline, promised=promised)
         if count and not promised:
             self._promise(keys[count - 1].digest)
         return count
-
-    def _recount(self, keys: Sequence[ChunkKey], deadline: float) -> int:
-        permit = self._tier.admit()
-        if permit is None:
-            return 0
-        deadline = self._tier.cap(deadline)
-        asking = self._tier.start_load(lambda backend: index(backend.contains(keys, deadline=deadline)))
-        count = self._tier.finish_load(permit, asking, deadline=deadline)
-        self._tier.end_loads(permit, passed=count is not None)
-        return min(max(count or 0, 0), len(keys))
 
     def _promise(self, digest: bytes) -> None:
         with self._lock:
@@ -158,7 +147,8 @@ class Loads:
         frame = self._envelope.empty()  # fresh each time: a store that answers too late may still write into the last
 
         def load(backend: StorageBackend) -> LoadResult:
-            return backend.load_into([key], [frame], deadline=self._deadline)[0]
+            (result,) = backend.load_into([key], [frame], deadline=self._deadline)
+            return LoadResult(result)
 
         future = self._tier.start_load(load)
         result = self._tier.finish_load(self._permit, future, deadline=self._deadline)

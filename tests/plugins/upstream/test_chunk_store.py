@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lmcache_core import ChunkKey, KeyNamespace, open_tiers
+from lmcache_core import ChunkKey, KeyNamespace, LoadResult, open_tiers
 from lmcache_plugins.upstream.chunk_store import ChunkStore
 from lmcache_plugins.upstream.configured import read_configuration
 
@@ -78,18 +78,38 @@ def test_leading_chunks_are_counted(store) -> None:
     assert store.present([], store.deadline()) == 0
 
 
-@pytest.mark.parametrize("second", [None, -3, 9])
-def test_a_store_that_counts_wrong_the_second_time_has_no_more_than_it_was_asked_for(
-    store, monkeypatch, second: object
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (None, "TypeError: 'NoneType' object cannot be interpreted as an integer"),
+        (-3, "ValueError: gave -3 for 2 keys; give how many of the leading ones are there"),
+        (9, "ValueError: gave 9 for 2 keys; give how many of the leading ones are there"),
+    ],
+)
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_a_store_that_counts_wrong_has_failed(
+    store, monkeypatch, caplog, *, asked_before: bool, said: object, reason: str
 ) -> None:
     for number in (1, 2):
         keep(store, number)
     keys = [key(1), key(2)]
-    assert store.present(keys, store.deadline()) == 2
-    backend = type(store._tier._backend)
-    monkeypatch.setattr(backend, "contains", lambda _backend, _keys, *, deadline: second)
+    if asked_before:
+        assert store.present(keys, store.deadline()) == 2
+    monkeypatch.setattr(type(store._tier._backend), "contains", lambda _backend, _keys, *, deadline: said)
 
-    assert store.present(keys, store.deadline()) == (2 if second == 9 else 0)
+    assert store.present(keys, store.deadline()) == 0
+    assert store._tier.load_failures == 1
+    (line,) = [line for line in caplog.messages if "treated as a miss" in line]
+    assert f"RemoteBackend ({store._tier.url}): contains raised {reason} (at most" in line
+
+
+@pytest.mark.parametrize("said", [[], [None], [True], [LoadResult.HIT] * 2])
+def test_a_store_that_says_no_result_of_a_load_has_failed(store, monkeypatch, said: list[object]) -> None:
+    keep(store, 1)
+    monkeypatch.setattr(type(store._tier._backend), "load_into", lambda _backend, _keys, _outs, *, deadline: said)
+
+    assert fetch(store, 1) is None
+    assert store._tier.load_failures == 1
 
 
 def test_dropped_chunks_are_gone(store) -> None:
