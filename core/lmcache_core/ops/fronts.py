@@ -106,7 +106,7 @@ def build_fronts(
 
 
 def _warn_of_deaf_checks(monitor: HealthMonitor) -> None:
-    deaf = [repr(check.name()) for check in monitor.get_health_checks() if isinstance(check, PushHealthCheck)]
+    deaf = [repr(name) for name, check in monitor.named_checks().items() if isinstance(check, PushHealthCheck)]
     if deaf:
         log.warning(
             "health checks %s take reports over HTTP and no report can arrive: set internal_api_server_enabled = true",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lmcache_core.errors import ConfigError
+from lmcache_core.ops.grpc_outbox import Outbox
 from lmcache_core.ops.listen import listen, reason_of, with_port
 from lmcache_core.ops.services import Services
 from lmcache_core.threads import PeriodicThread, PeriodicThreadRegistry, ThreadLevel, ThreadRunSummary
@@ -22,6 +24,8 @@ _LINGER_S = 1.0  # of calls in flight when the server stops
 _WORKERS = 2
 _MOST_CALLS = 1000  # at once, watchers included; more are refused with RESOURCE_EXHAUSTED
 _MOST_REQUEST_BYTES = 4096
+_PING_MS = 60_000  # a client that answers no ping is gone: it would hold up what others are to hear, and a call's place
+_PONG_MS = 20_000
 _NOBODY = "\0"  # stands for every unknown name, so that a client that makes up names fills no memory
 
 
@@ -74,6 +78,8 @@ class GrpcHealthServer:
                 options=[
                     ("grpc.so_reuseport", 0),  # else two instances share a port, and each client meets either
                     ("grpc.max_receive_message_length", _MOST_REQUEST_BYTES),
+                    ("grpc.keepalive_time_ms", _PING_MS),
+                    ("grpc.keepalive_timeout_ms", _PONG_MS),
                 ],
             )
             health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
@@ -106,6 +112,7 @@ class GrpcHealthServer:
         self._thread.stop(timeout_s)
         self._servicer.end()
         stopped: bool = server.stop(_LINGER_S).wait(timeout_s)
+        self._servicer.close()
         self._address = None
         return stopped
 
@@ -130,6 +137,7 @@ class _Servicer:
 
         self._services = services
         self._inner = health.HealthServicer()
+        self._outbox = Outbox()
         self._messages: Any = health_pb2
         self._serving = health_pb2.HealthCheckResponse.SERVING
         self._not_serving = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -150,6 +158,10 @@ class _Servicer:
         """Say NOT_SERVING of everything from now on."""
         self._inner.enter_graceful_shutdown()
 
+    def close(self) -> None:
+        """Tell nobody anything more."""
+        self._outbox.close()
+
     def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
         """Answer once: SERVING, NOT_SERVING, or the error NOT_FOUND for a name that is no service."""
         self.refresh()
@@ -167,10 +179,27 @@ class _Servicer:
         }
         return self._messages.HealthListResponse(statuses=statuses)
 
-    def Watch(self, request: Any, context: Any, send_response_callback: Any = None) -> Any:  # noqa: N802 - the protocol's name
+    def Watch(self, request: Any, context: Any, send_response_callback: Any) -> Any:  # noqa: N802 - the protocol's name
         """Answer now and with each change; SERVICE_UNKNOWN for a name that is no service."""
         self.refresh()
         known = request if request.service in self._told else self._messages.HealthCheckRequest(service=_NOBODY)
-        return self._inner.Watch(known, context, send_response_callback)
+        return self._inner.Watch(known, _Leaving(context), self._outbox.behind(send_response_callback))
 
     Watch.experimental_non_blocking = True  # type: ignore[attr-defined] # a watcher then takes no thread
+
+
+class _Leaving:
+    """The part of gRPC's context that the library's servicer uses for a watcher.
+
+    A client that has gone already is no reason for gRPC to call back: the library would keep its stream for ever.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def add_callback(self, left: Callable[[], None]) -> bool:
+        """Have `left` called when the stream ends, or now where it has ended."""
+        added: bool = self._context.add_callback(left)
+        if not added:
+            left()
+        return added

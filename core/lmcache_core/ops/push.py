@@ -36,7 +36,7 @@ class PushDesk:
     def __init__(self, monitor: HealthMonitor, access: AccessToken) -> None:
         self._monitor = monitor
         self._access = access
-        self._checks = {check.name(): check for check in monitor.get_health_checks()}
+        self._checks = monitor.named_checks()
 
     def actions(self) -> list[Action]:
         """Give the requests to be served."""
