@@ -24,6 +24,7 @@ from lmcache_core import FallbackPolicy, HealthCheck, StorageControl
 from lmcache_core.config.model import ExtraConfig
 from lmcache_core.contracts.control import Hold
 from lmcache_core.events.bus import EventBus
+from lmcache_core.health.candidate import Candidate
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.threads import PeriodicThreadRegistry
@@ -121,11 +122,12 @@ class Check(HealthCheck):
 
 def build(*checks: HealthCheck) -> HealthMonitor:
     """A monitor of some checks."""
+    options = ExtraConfig()
     return HealthMonitor(
-        checks=[("bench", "bench", check) for check in checks],
+        checks=[Candidate.ask("bench", "bench", check, options, ()) for check in checks],
         policies={"recompute": Recompute()},
         storage=NoStorage(),
-        options=ExtraConfig(),
+        options=options,
         metrics=CacheMetrics(),
         on_change=lambda _report: None,
         registry=PeriodicThreadRegistry(),

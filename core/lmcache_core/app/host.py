@@ -10,7 +10,6 @@ from functools import partial
 from lmcache_core.config.model import CoreConfig, ExtraConfig
 from lmcache_core.contracts.control import LocalUsage, ThreadReport, WriteBehindUsage
 from lmcache_core.contracts.fallback import FallbackPolicy
-from lmcache_core.contracts.health import HealthCheck
 from lmcache_core.contracts.message import UsageMessage
 from lmcache_core.contracts.metric import TelemetryContext
 from lmcache_core.contracts.report import HealthReport
@@ -20,6 +19,7 @@ from lmcache_core.events.attach import attach_subscribers
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
 from lmcache_core.health.blame import Blame, texts_in_tables
+from lmcache_core.health.candidate import Candidate
 from lmcache_core.health.create import create_checks
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.health.unmade import UnmadePolicy
@@ -32,6 +32,7 @@ from lmcache_core.metrics.threads import PeriodicThreadCollector
 from lmcache_core.ops.fronts import Fronts, build_fronts
 from lmcache_core.ops.oversight import Oversight
 from lmcache_core.registry.make import make
+from lmcache_core.storage.arena_pages import ArenaPages
 from lmcache_core.storage.guard import GuardedTier
 from lmcache_core.storage.local_cpu import LocalCPUBackend
 from lmcache_core.storage.manager import StorageManager
@@ -122,6 +123,7 @@ class CacheHost:
         self.health = self._build_monitor()
         self.metrics.registry.register(HealthCollector(self.health))
         self._sweeper = LeaseSweeper(self.storage, self.values.pin_timeout_sec, self.threads_registry)
+        self._pages = None if role.shared else ArenaPages(self.storage.local.arena, self.threads_registry)
         self.fronts = self._build_fronts()
 
     def start(self) -> None:
@@ -135,6 +137,8 @@ class CacheHost:
         except PluginError:
             self.stop(0.0)
             raise
+        if self._pages is not None:
+            self._pages.start()
         self._sweeper.start()
         self.oversight.start(self._wake_monitor)
         self.health.start()
@@ -147,6 +151,8 @@ class CacheHost:
         """Write what waits to be written for at most so long, send the last telemetry, let go of everything."""
         self.health.stop()
         self._sweeper.stop()
+        if self._pages is not None:
+            self._pages.stop()
         self.oversight.stop()
         self.loaders.close()
         self.storage.close(drain_s)
@@ -241,15 +247,16 @@ class CacheHost:
             blame=Blame(texts_in_tables(self.registry.tables(), self.settings), self._go_without),
         )
 
-    def _build_checks(self) -> list[tuple[str, str, HealthCheck]]:
-        checks: list[tuple[str, str, HealthCheck]] = []
+    def _build_checks(self) -> list[Candidate]:
+        checks: list[Candidate] = []
+        options = self.values.extra_config
         for declared in self.registry.health_checks():
             try:
-                made = create_checks(declared, self, limit_s=self.registry.limit_s)
+                checks += create_checks(
+                    declared, self, options=options, tables=options.checks, limit_s=self.registry.limit_s
+                )
             except PluginError as error:  # noqa: PERF203 - each plugin fails alone
                 self._go_without(error, "its checks do not run")
-            else:
-                checks += [(declared.plugin, declared.origin, check) for check in made]
         return checks
 
     def _build_policies(self) -> dict[str, FallbackPolicy]:

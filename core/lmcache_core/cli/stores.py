@@ -9,12 +9,12 @@ from lmcache_core.cli.finding import Finding, fail, ok, warn
 from lmcache_core.config.model import ExtraConfig
 from lmcache_core.contracts.control import LocalUsage, ThreadReport, WriteBehindUsage
 from lmcache_core.contracts.fallback import FallbackPolicy
-from lmcache_core.contracts.health import HealthCheck
 from lmcache_core.contracts.settings import PluginSettings
 from lmcache_core.errors import BackendError, ConfigError, LMCacheError, PluginError
 from lmcache_core.events.bus import EventBus
 from lmcache_core.events.journal import Journal
 from lmcache_core.health.blame import Blame, texts_in_tables
+from lmcache_core.health.candidate import Candidate
 from lmcache_core.health.create import create_checks
 from lmcache_core.health.fallback import Fallbacks
 from lmcache_core.health.roster import enlist, misses
@@ -115,14 +115,15 @@ def _ping(tier: GuardedTier) -> Finding:
 
 
 def _run_checks(loaded: Loaded, trial: Trial) -> Iterator[Finding]:
-    checks: list[tuple[str, str, HealthCheck]] = []
+    checks: list[Candidate] = []
+    options = trial.health_options
     for declared in loaded.registry.health_checks():
         try:
-            made = create_checks(declared, trial, limit_s=loaded.registry.limit_s)
+            checks += create_checks(
+                declared, trial, options=options, tables=options.checks, limit_s=loaded.registry.limit_s
+            )
         except PluginError as error:  # noqa: PERF203 - each plugin fails alone
             yield fail(f"plugin {declared.plugin}", error.reason)
-        else:
-            checks += [(declared.plugin, declared.origin, check) for check in made]
     if not checks:
         yield warn("checks", "no health check applies, so no outage would be noticed before a request meets it")
         return
@@ -135,9 +136,7 @@ def _run_checks(loaded: Loaded, trial: Trial) -> Iterator[Finding]:
     pool.close()
 
 
-def _enlist(
-    loaded: Loaded, trial: Trial, checks: Sequence[tuple[str, str, HealthCheck]], faults: list[Finding]
-) -> list[CheckWatch]:
+def _enlist(loaded: Loaded, trial: Trial, checks: Sequence[Candidate], faults: list[Finding]) -> list[CheckWatch]:
     """Take checks as the start of a cache does, and note what it would find wrong with them."""
 
     def note(error: PluginError, effect: str) -> None:
@@ -147,7 +146,7 @@ def _enlist(
     blame = Blame(texts_in_tables(registry.tables(), trial.settings), note)
     fallbacks = Fallbacks(_policies(registry, note), trial.storage, trial.metrics, limit_s=registry.limit_s)
     try:
-        watches = enlist(checks, trial.health_options, tables, 0.0, blame)
+        watches = enlist(checks, 0.0, blame)
         fallbacks.validate(watches, blame)
     except ConfigError as error:
         faults += [fail("checks", problem) for problem in error.problems]

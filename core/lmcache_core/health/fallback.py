@@ -12,6 +12,7 @@ from lmcache_core.contracts.fallback import FallbackPolicy
 from lmcache_core.errors import ConfigError
 from lmcache_core.health.blame import Blame
 from lmcache_core.health.policy_calls import PolicyCalls
+from lmcache_core.health.stand_in import StandIn
 from lmcache_core.health.watch import CheckWatch
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.registry.watched import OverdueError, WatchedCall
@@ -51,6 +52,7 @@ class Fallbacks:
         self._metrics = metrics
         self._limit_s = limit_s
         self._calls = PolicyCalls(min(limit_s, _CALL_LIMIT_S), on_late, builtin)
+        self._builtin = builtin
         self._refused: dict[tuple[str, str], str] = {}  # why, by check and policy
 
     def validate(self, watches: Iterable[CheckWatch], blame: Blame) -> None:
@@ -141,7 +143,8 @@ class Fallbacks:
 
     def _call(self, watch: CheckWatch, name: str, action: str) -> None:
         method = getattr(self._policies[name], action)
-        self._calls.call(name, action, watch.name, partial(method, watch.check, self._storage))
+        check = StandIn(watch.name, watch.terms) if name in self._builtin else watch.check
+        self._calls.call(name, action, watch.name, partial(method, check, self._storage))
 
     def _note_problem(self, watch: CheckWatch, error: BaseException) -> None:
         self._metrics.check_errors.labels(watch.name).inc()

@@ -13,6 +13,7 @@ from lmcache_core.contracts.control import CacheView, HealthOptions
 from lmcache_core.contracts.health import CheckResult, HealthCheck, HealthState
 from lmcache_core.errors import LMCacheError, PluginError
 from lmcache_core.health.blame import Blame
+from lmcache_core.health.candidate import Candidate
 from lmcache_core.health.create import create_checks
 from lmcache_core.health.roster import enlist
 from lmcache_core.health.run import Outcome, run_check
@@ -137,17 +138,17 @@ def host_checks(
         ConfigError: The configuration has checks depend on each other in a circle.
     """
     left_out: dict[str, str] = {}
-    usable: dict[str, tuple[str, str, HealthCheck]] = {}
+    usable: dict[str, Candidate] = {}
     for one in declared:
         try:
-            made = create_checks(one, view, limit_s=limit_s)
+            made = create_checks(one, view, options=options, tables=tables, limit_s=limit_s)
         except PluginError as error:  # noqa: PERF203 - each plugin fails alone
             left_out[one.value.__name__] = _why(error)
         else:
-            for check in made:
-                _add((one.plugin, one.origin, check), options, usable, left_out)
+            for candidate in made:
+                _add(candidate, usable, left_out)
     blame = Blame(on_unusable=lambda error, _: left_out.update({f"a check of plugin {error.plugin!r}": error.reason}))
-    watches = enlist(list(usable.values()), options, tables, clock(), blame)
+    watches = enlist(list(usable.values()), clock(), blame)
     return [HostedCheck(watch, clock) for watch in watches], left_out
 
 
@@ -159,18 +160,12 @@ def _why(error: PluginError) -> str:
     return str(cause) if isinstance(cause, LMCacheError) else describe_error(cause)
 
 
-def _add(
-    entry: tuple[str, str, HealthCheck],
-    options: HealthOptions,
-    usable: dict[str, tuple[str, str, HealthCheck]],
-    left_out: dict[str, str],
-) -> None:
-    try:
-        (watch,) = enlist([entry], options, (), 0.0)
-    except PluginError as error:
-        left_out[type(entry[2]).__name__] = error.reason
-        return
-    if watch.name in usable:
-        left_out[f"{watch.name} of plugin {entry[0]!r}"] = f"plugin {usable[watch.name][0]!r} has a check of that name"
+def _add(candidate: Candidate, usable: dict[str, Candidate], left_out: dict[str, str]) -> None:
+    said = candidate.said
+    if isinstance(said, PluginError):
+        left_out[type(candidate.check).__name__] = said.reason
+    elif said.name in usable:
+        reason = f"plugin {usable[said.name].plugin!r} has a check of that name"
+        left_out[f"{said.name} of plugin {candidate.plugin!r}"] = reason
     else:
-        usable[watch.name] = entry
+        usable[said.name] = candidate

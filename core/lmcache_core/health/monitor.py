@@ -17,6 +17,7 @@ from lmcache_core.contracts.health import HealthCheck, HealthState
 from lmcache_core.contracts.report import BackendReport, CheckReport, HealthReport
 from lmcache_core.errors import ConfigError
 from lmcache_core.health.blame import Blame
+from lmcache_core.health.candidate import Candidate
 from lmcache_core.health.fallback import Fallbacks
 from lmcache_core.health.history import traffic_of
 from lmcache_core.health.maintenance import maintenance_of
@@ -93,7 +94,7 @@ class HealthMonitor(PeriodicThread):
     def __init__(
         self,
         *,
-        checks: Sequence[tuple[str, str, HealthCheck]],
+        checks: Sequence[Candidate],
         policies: Mapping[str, FallbackPolicy],
         builtin_policies: Collection[str] = (),
         storage: StorageControl,
@@ -111,7 +112,7 @@ class HealthMonitor(PeriodicThread):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         blame = blame or Blame()
-        watches = enlist(checks, options, tables, clock(), blame)
+        watches = enlist(checks, clock(), blame)
         interval_s = min([options.ping_interval, *(watch.terms.interval_s for watch in watches)])
         super().__init__(_NAME, interval_s, ThreadLevel.CRITICAL, registry=registry, clock=clock)
         self._fallbacks = Fallbacks(
@@ -137,7 +138,11 @@ class HealthMonitor(PeriodicThread):
 
     def get_health_checks(self) -> list[HealthCheck]:
         """Give all checks, by name."""
-        return [watch.check for watch in self._watches]
+        return list(self.named_checks().values())
+
+    def named_checks(self) -> dict[str, HealthCheck]:
+        """Give all checks by the names they gave at the start, in order; asks none of them anything."""
+        return {watch.name: watch.check for watch in self._watches}
 
     def wait_first_round(self, timeout_s: float) -> bool:
         """Wait until every check has a verdict; False when that took too long."""

@@ -7,33 +7,22 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from lmcache_core.config.checks import CheckTable, fits
-from lmcache_core.contracts.control import HealthOptions
-from lmcache_core.contracts.health import HealthCheck
 from lmcache_core.errors import ConfigError, PluginError
 from lmcache_core.health.blame import Blame
-from lmcache_core.health.terms import TermReader
+from lmcache_core.health.candidate import Candidate
 from lmcache_core.health.watch import CheckWatch
-from lmcache_core.threads import describe_error
 
 _LEFT_OUT = "the check does not run"
 
 
-def enlist(
-    checks: Sequence[tuple[str, str, HealthCheck]],
-    options: HealthOptions,
-    tables: Sequence[CheckTable],
-    now_s: float,
-    blame: Blame | None = None,
-) -> list[CheckWatch]:
-    """Make a watch for each ``(plugin, origin, check)``, sorted by name.
+def enlist(candidates: Sequence[Candidate], now_s: float, blame: Blame | None = None) -> list[CheckWatch]:
+    """Make a watch for each candidate, sorted by name.
 
-    A check is left out where it cannot be asked for its name or terms, where one before it has its name, and where
+    A check is left out where it could not say its name or terms, where one before it has its name, and where
     it closes a circle of checks that depend on each other.
 
     Args:
-        checks: Who brings what; of two with one name, the first counts.
-        options: Defaults of their terms.
-        tables: ``[[extra_config.checks]]``.
+        candidates: Of two with one name, the first counts.
         now_s: The time.
         blame: Told of those left out; without it, each stops the start.
 
@@ -43,17 +32,24 @@ def enlist(
     """
     blame = blame or Blame()
     watches: dict[str, CheckWatch] = {}
-    for entry in checks:
-        try:
-            watch = _watch(entry, options, tables, now_s)
-        except PluginError as error:
-            blame.put(error, _LEFT_OUT)
-            continue
-        if watch.name in watches:
-            taken = f"health check {watch.name!r} is already declared by plugin {watches[watch.name].plugin!r}"
-            blame.put(watch.error(f"{taken}; rename or disable one"), _LEFT_OUT, over=[watch.name])
+    for one in candidates:
+        said = one.said
+        if isinstance(said, PluginError):
+            blame.put(said, _LEFT_OUT)
+        elif said.name in watches:
+            taken = f"health check {said.name!r} is already declared by plugin {watches[said.name].plugin!r}"
+            error = PluginError(plugin=one.plugin, origin=one.origin, reason=f"{taken}; rename or disable one")
+            blame.put(error, _LEFT_OUT, over=[said.name])
         else:
-            watches[watch.name] = watch
+            watches[said.name] = CheckWatch(
+                plugin=one.plugin,
+                origin=one.origin,
+                check=one.check,
+                name=said.name,
+                reader=said.reader,
+                terms=said.terms,
+                now_s=now_s,
+            )
     return _link(list(watches.values()), blame)
 
 
@@ -71,29 +67,6 @@ def misses(tables: Sequence[CheckTable], watches: Sequence[CheckWatch]) -> list[
                 hint = _nearest(pattern, [*names, *groups])
                 found.append(f"{where}.depends_on: no health check or group is called {pattern!r}{hint}")
     return found
-
-
-def _watch(
-    entry: tuple[str, str, HealthCheck], options: HealthOptions, tables: Sequence[CheckTable], now_s: float
-) -> CheckWatch:
-    plugin, origin, check = entry
-    try:
-        name = _name_of(check)
-        reader = TermReader(options, _configured(name, tables))
-        terms = reader.read(check)
-    except (Exception, SystemExit) as error:  # the border of one plugin's check
-        reason = f"health check {type(check).__name__} cannot be used: {describe_error(error)}"
-        raise PluginError(plugin=plugin, origin=origin, reason=reason) from error
-    return CheckWatch(plugin=plugin, origin=origin, check=check, name=name, reader=reader, terms=terms, now_s=now_s)
-
-
-def _configured(name: str, tables: Sequence[CheckTable]) -> Mapping[str, object]:
-    """What the configuration says of a check; later entries win."""
-    said: dict[str, object] = {}
-    for table in tables:
-        if fits(table.match, name):
-            said.update(table.terms())
-    return said
 
 
 def _link(declared: Sequence[CheckWatch], blame: Blame) -> list[CheckWatch]:
@@ -149,10 +122,3 @@ def _nearest(name: str, names: Sequence[str]) -> str:
     if near:
         return f"; the nearest name is {near[0]!r}"
     return f"; known: {', '.join(map(repr, sorted(names)))}" if names else "; there is none"
-
-
-def _name_of(check: HealthCheck) -> str:
-    name: object = check.name()
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"name() must give a name, got {name!r}")
-    return name

@@ -178,6 +178,16 @@ def test_checks_that_hang_are_left_out(name: str, kind: str, stalls: StalledPlug
     assert (report.healthy, report.state, load_failed(cache, name)) == (True, HealthState.DEGRADED, 1)
 
 
+def test_a_check_that_hangs_when_it_is_asked_again_is_not_asked_again(stalls: StalledPlugins, tmp_path: Path) -> None:
+    how: dict[str, object] = {"remote_url": f"file://{tmp_path}/kv", "internal_api_server_enabled": True}
+    how["internal_api_server_port_start"] = 0
+    with stalls.manager("stalls_in_name_again", limit_s=60, **how) as cache:
+        (check,) = [check for check in cache.health.report().checks if check.name == "forgetful"]
+
+    assert (check.state, check.policy, check.engaged) == (HealthState.DOWN, "bypass", True)
+    assert len(stalls.module.ASKED) == 1
+
+
 def test_checks_of_a_required_plugin_stop_the_start(stalls: StalledPlugins) -> None:
     with pytest.raises(PluginError, match=r"LateCheck\.create is still running after"):
         stalls.manager("stalls_in_create", required=True)

@@ -9,6 +9,8 @@ from tests.memory_store import Options
 from tests.stalled_plugins import LIMIT_S, PLACE, WAY_OUT, StalledPlugins
 
 from lmcache_core import HealthCheck, PluginError
+from lmcache_core.config.checks import CheckTable
+from lmcache_core.health.candidate import Candidate, Introduction
 from lmcache_core.health.create import create_checks
 from lmcache_core.health.hosted import host_checks
 from lmcache_core.registry.record import Declared
@@ -20,8 +22,8 @@ class View:
     health_options = Options()
 
 
-def create(declared: Declared[type[HealthCheck]], limit_s: float) -> list[HealthCheck]:
-    return create_checks(declared, View(), limit_s=limit_s)  # type: ignore[arg-type]
+def create(declared: Declared[type[HealthCheck]], limit_s: float) -> list[Candidate]:
+    return create_checks(declared, View(), options=Options(), tables=(), limit_s=limit_s)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "kind"), [("stalls_in_create", "LateCheck"), ("stalls_in_name", "NamelessCheck")])
@@ -41,21 +43,42 @@ def test_one_that_answers_in_time_is_used(stalls: StalledPlugins) -> None:
         one for one in stalls.load("stalls_in_name").registry.health_checks() if one.plugin == "stalls_in_name"
     ]
 
-    assert [check.name() for check in create(declared, 60)] == ["nameless"]
+    assert [one.said.name for one in create(declared, 60)] == ["nameless"]  # type: ignore[union-attr]
 
 
-def test_one_whose_name_raises_is_still_made(stalls: StalledPlugins) -> None:
-    """Who uses it says what is wrong with it."""
-
+@pytest.mark.parametrize(
+    ("error", "why"), [(RuntimeError("no name"), "RuntimeError: no name"), (SystemExit(3), "SystemExit: 3")]
+)
+def test_one_whose_name_raises_costs_no_sibling(stalls: StalledPlugins, error: BaseException, why: str) -> None:
     class Unnamed(stalls.module.LateCheck):  # type: ignore[misc, name-defined]
         def name(self) -> str:
-            raise RuntimeError("no name")
+            raise error
+
+        @classmethod
+        def create(cls, manager: object) -> list[HealthCheck]:
+            return [cls(), stalls.module.LateCheck()]
+
+    unnamed, late = create(Declared("acme", "acme 1.0", Unnamed), 60)
+
+    assert str(unnamed.said) == f"plugin 'acme' (acme 1.0): health check Unnamed cannot be used: {why}"
+    assert isinstance(late.said, Introduction)
+
+
+def test_what_the_configuration_says_of_one_it_is_not_asked(stalls: StalledPlugins) -> None:
+    class Unsure(stalls.module.LateCheck):  # type: ignore[misc, name-defined]
+        @property
+        def interval(self) -> float:
+            raise RuntimeError("no interval")
 
         @classmethod
         def create(cls, manager: object) -> list[HealthCheck]:
             return [cls()]
 
-    assert len(create(Declared("acme", "acme 1.0", Unnamed), 60)) == 1
+    declared, tables = Declared("acme", "acme 1.0", Unsure), [CheckTable(match="late", interval=7.0)]
+    (one,) = create_checks(declared, View(), options=Options(), tables=tables, limit_s=60)  # type: ignore[arg-type]
+
+    assert isinstance(one.said, Introduction)
+    assert one.said.terms.interval_s == 7.0
 
 
 def test_one_that_gives_nothing_to_iterate_over_is_the_plugins_fault(stalls: StalledPlugins) -> None:

@@ -136,7 +136,7 @@ def test_where_nobody_goes_without_it_is_refused(tower: MakeTower) -> None:
 
 
 def test_of_two_with_one_name_the_first_counts(board: Board) -> None:
-    one = board.make(checks=TWO_OF_A_NAME)
+    one = board.make(brought=TWO_OF_A_NAME)
 
     assert [(check.name, check.plugin) for check in one.monitor.report().checks] == [("disk", "ours")]
     assert board.said == [CLASH + LEFT_OUT]
@@ -144,7 +144,7 @@ def test_of_two_with_one_name_the_first_counts(board: Board) -> None:
 
 def test_a_name_that_the_user_gave_and_that_is_taken_is_refused(board: Board) -> None:
     with pytest.raises(ConfigError) as caught:
-        board.make(checks=TWO_OF_A_NAME, written={"theirs": {"disk"}})
+        board.make(brought=TWO_OF_A_NAME, written={"theirs": {"disk"}})
 
     assert (caught.value.problems, board.said) == ((CLASH,), [])
 

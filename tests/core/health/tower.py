@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeAlias
 
 from tests.memory_store import Options, Rig
 
 from lmcache_core import CheckResult, FallbackPolicy, HealthCheck, HealthReport, HealthState, StorageControl
+from lmcache_core.health.candidate import Candidate
 from lmcache_core.health.monitor import HealthMonitor
 from lmcache_core.metrics.families import CacheMetrics
 from lmcache_core.storage.manager import StorageManager
 from lmcache_core.threads import PeriodicThreadRegistry
 from lmcache_plugins.fallback.policy import LocalCPUPolicy, RecomputePolicy
+
+Entry: TypeAlias = tuple[str, str, HealthCheck]
+"""A plugin, its distribution, and a check that it brings."""
 
 
 class SteeredCheck(HealthCheck):
@@ -124,10 +128,14 @@ class JournalPolicy(FallbackPolicy):
         self.journal.append(f"{what} {check.name()}")
 
 
+def entries(made: Sequence[HealthCheck]) -> list[Entry]:
+    return [("acme", "acme-checks 2.0", check) for check in made]
+
+
 class Watchtower:
     """A monitor with all its parts at hand."""
 
-    def __init__(self, rig: Rig, made: list[HealthCheck], **how: object) -> None:
+    def __init__(self, rig: Rig, made: list[HealthCheck], brought: Sequence[Entry] = (), **how: object) -> None:
         self.rig = rig
         self.metrics: CacheMetrics = rig.metrics
         self.storage: StorageManager = rig.storage
@@ -136,17 +144,19 @@ class Watchtower:
         self.reports: list[HealthReport] = []
         self._changed = threading.Condition()
         parts: dict[str, object] = {
-            "checks": [("acme", "acme-checks 2.0", check) for check in made],
             "policies": {"recompute": RecomputePolicy(), "local_cpu": LocalCPUPolicy(), "journal": self.journal},
             "storage": self.storage,
             "options": Options(ping_interval=0.02, ping_timeout=1.0),
+            "tables": (),
             "metrics": self.metrics,
             "on_change": self._note,
             "registry": self.threads,
             "bypassed": self.storage.bypassed,
             "backends": self.storage.describe,
         }
-        self.monitor = HealthMonitor(**{**parts, **how})  # type: ignore[arg-type]
+        parts.update(how)
+        asked = [Candidate.ask(*entry, parts["options"], parts["tables"]) for entry in brought or entries(made)]  # type: ignore[arg-type]
+        self.monitor = HealthMonitor(checks=asked, **parts)  # type: ignore[arg-type]
 
     def start(self) -> Watchtower:
         self.monitor.start()

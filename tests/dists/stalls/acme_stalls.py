@@ -9,6 +9,7 @@ from lmcache_core import EventSubscriber, FallbackPolicy, HealthCheck, StorageBa
 
 CLOSED = threading.Event()
 TOLD = []
+ASKED = []
 
 
 class LateStore(StorageBackend):
@@ -70,6 +71,30 @@ class NamelessCheck(HealthCheck):
         return [cls()]
 
 
+class ForgetfulCheck(HealthCheck):
+    """Answers at once, and never again."""
+
+    def name(self):
+        ASKED.append(self)
+        if len(ASKED) > 1:
+            wait_for_an_answer()
+        return "forgetful"
+
+    def check(self):
+        return False
+
+    @property
+    def fallback_policy(self):
+        return "bypass"
+
+    def get_bypass_backend_name(self):
+        return "RemoteBackend"
+
+    @classmethod
+    def create(cls, manager):
+        return [cls()]
+
+
 class LatePolicy(FallbackPolicy):
     name: ClassVar[str] = "late"
     keeps_serving: ClassVar[bool] = True
@@ -106,6 +131,12 @@ class InName:
     @hookimpl
     def lmcache_health_checks(self):
         return [NamelessCheck]
+
+
+class InNameAgain:
+    @hookimpl
+    def lmcache_health_checks(self):
+        return [ForgetfulCheck]
 
 
 class InPolicy:
@@ -147,6 +178,7 @@ class WhenTold:
 in_build = InBuild()
 in_create = InCreate()
 in_name = InName()
+in_name_again = InNameAgain()
 in_policy = InPolicy()
 in_subscriptions = InSubscriptions()
 in_subscribers = InSubscribers()
