@@ -182,7 +182,8 @@ class CoreConfig(Table):
     """Whether chunks are kept in CPU memory."""
 
     max_local_cpu_size: float = Field(default=5.0, ge=0)
-    """GiB of CPU memory, above 0. With `local_cpu = false` it is the memory that other stores load through."""
+    """GiB of CPU memory, above 0. With `local_cpu = false` it is the memory that other stores load through. A server
+    takes it whole at the start, an engine as chunks need it, 512 MiB ahead."""
 
     tenant_quota_gib: float = Field(default=0.0, ge=0)
     """GiB of that memory that the chunks of one tenant, a salt, may take where `[[tenants]]` does not name it; 0 for no

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -16,6 +17,9 @@ ALIGNMENT_BYTES = 4096
 
 
 _POPULATE_BYTES = 64 << 20
+
+_MADV_POPULATE_WRITE = 23
+"""Linux 5.14's, from its ``mman-common.h``; Python 3.11's mmap does not name it. Content stays as it is."""
 
 _SIZE_IS_FINAL = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 """Who cuts the memory short would kill every process that touches it."""
@@ -113,6 +117,9 @@ class Arena:
         self._used_bytes = 0
         self._blocks = 0
         self._anyone = Account()
+        self._reach_bytes = 0
+        self._mark_bytes = self.capacity_bytes
+        self._on_mark: Callable[[], None] | None = None
 
     def populate(self, stopped: Callable[[], bool]) -> None:
         """Back shared memory with pages, slice by slice, so that no copy pays for their first touch.
@@ -124,6 +131,39 @@ class Arena:
             if stopped():
                 return
             os.posix_fallocate(self.fd, start, min(_POPULATE_BYTES, self.capacity_bytes - start))
+
+    def touch(self, offset: int, size_bytes: int) -> None:
+        """Back private memory with pages; what is written there stays. Lets other threads run meanwhile.
+
+        Args:
+            offset: Of the first byte, on a page.
+            size_bytes: Whole pages within the capacity.
+
+        Raises:
+            OSError: The system has not that much memory, or is older than Linux 5.14.
+        """
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self.buffer, offset))
+        # Not mmap's own madvise, which holds Python's lock: 2 ms for each huge page.
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size_bytes), _MADV_POPULATE_WRITE):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    @property
+    def reach_bytes(self) -> int:
+        """Where the furthest block that there ever was ends."""
+        return self._reach_bytes
+
+    def call_beyond(self, mark_bytes: int, call: Callable[[], None]) -> None:
+        """Call once, as soon as a block ends beyond the mark; at once where one has. Replaces what waits.
+
+        Args:
+            mark_bytes: From the beginning.
+            call: Returns at once and takes no lock of the arena.
+        """
+        with self._lock:
+            self._mark_bytes, self._on_mark = mark_bytes, call
+            self._note_reach(self._reach_bytes)
 
     @property
     def used_bytes(self) -> int:
@@ -174,6 +214,8 @@ class Arena:
                         self._extents[place] = (offset + need, size - need)
                     self._used_bytes += need
                     self._blocks += 1
+                    if offset + need > self._reach_bytes:
+                        self._note_reach(offset + need)
                     block = Block(self, offset, frame_bytes, account or self._anyone)
                     block.account.used_bytes += need
                     return block
@@ -207,6 +249,12 @@ class Arena:
                     size = block.size_bytes
                     block.account.used_bytes -= size
                     self._free(block.offset, size)
+
+    def _note_reach(self, end: int) -> None:
+        self._reach_bytes = end
+        if end > self._mark_bytes and self._on_mark is not None:
+            call, self._on_mark = self._on_mark, None
+            call()
 
     @staticmethod
     def _take_back(blocks: Sequence[Block], stop: Block) -> None:

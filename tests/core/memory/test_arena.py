@@ -122,3 +122,36 @@ class ArenaMachine(RuleBasedStateMachine):
 
 
 TestArena = ArenaMachine.TestCase
+
+
+def test_reach_is_where_the_furthest_block_ever_ended() -> None:
+    arena = Arena(CAPACITY_BYTES)
+    first, second = arena.allocate(ALIGNMENT_BYTES), arena.allocate(ALIGNMENT_BYTES)
+    assert first is not None
+    assert second is not None
+    arena.release([second])
+
+    assert arena.reach_bytes == 2 * ALIGNMENT_BYTES
+
+
+def test_a_mark_is_told_of_once_when_a_block_ends_beyond_it() -> None:
+    arena, told = Arena(CAPACITY_BYTES), []
+    arena.call_beyond(ALIGNMENT_BYTES, lambda: told.append(arena.reach_bytes))
+    for _ in range(3):
+        arena.allocate(ALIGNMENT_BYTES)
+
+    assert told == [2 * ALIGNMENT_BYTES]
+
+
+def test_a_mark_that_is_behind_a_block_already_is_told_of_at_once() -> None:
+    arena, told = Arena(CAPACITY_BYTES), []
+    arena.allocate(2 * ALIGNMENT_BYTES)
+    arena.call_beyond(ALIGNMENT_BYTES, lambda: told.append("beyond"))
+
+    assert told == ["beyond"]
+
+
+def test_what_the_system_refuses_to_touch_is_its_error() -> None:
+    arena = Arena(CAPACITY_BYTES)
+    with pytest.raises(OSError, match="Invalid argument"):
+        arena.touch(1, ALIGNMENT_BYTES)
