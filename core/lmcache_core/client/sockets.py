@@ -20,6 +20,7 @@ from lmcache_core.client.failures import (
     ServerGoneError,
     ServerLateError,
 )
+from lmcache_core.client.socket_context import SocketContext
 from lmcache_core.errors import WireError
 from lmcache_core.wire.codec import Encoder, answers
 from lmcache_core.wire.messages import (
@@ -193,11 +194,12 @@ class SocketPool:
         self.session = session
         self._lifeline = lifeline
         _check_files()
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context = SocketContext()
         self._idle: deque[CallSocket] = deque()
         self._inherited: deque[CallSocket] = deque()
-        self._lock = threading.Lock()
-        self._open = 0
+        self._lock = (
+            threading.RLock()
+        )  # the collector of garbage may come in between, and use the pool for a lost lease
         self._closed = False
         self._why_closed = ""
 
@@ -277,7 +279,7 @@ class SocketPool:
 
     def disown(self) -> None:
         """In a forked child: never touch the parent's sockets again."""
-        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._lock = threading.RLock()  # another thread of the parent may have held it
         self._closed, self._why_closed = True, _OVER
         self._inherited, self._idle = self._idle, deque()
 
@@ -285,13 +287,13 @@ class SocketPool:
         with self._lock:
             if self._closed:
                 raise ServerGoneError(self._why_closed)
-            if not self._open:
+            if not self._context.opened:
                 _check_files()
             try:
                 raw = self._context.socket(zmq.DEALER)
             except zmq.ZMQError as error:
                 raise ServerCallError(f"no socket to the cache server can be made: {error}") from error
-            self._open += 1
+            self._context.opened.add(raw)
             lifeline = self._lifeline
         raw.linger = 0
         raw.sndhwm = 0  # a message that gives something back is never dropped
@@ -310,9 +312,9 @@ class SocketPool:
                 break
             socket.raw.close(linger_ms)
             with self._lock:
-                self._open -= 1
+                self._context.opened.discard(socket.raw)
         with self._lock:
-            if self._open == 0 and not self._context.closed:
+            if not self._context.opened and not self._context.closed:
                 self._context.term()
 
 
