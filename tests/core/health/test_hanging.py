@@ -132,8 +132,8 @@ def test_many_threads_reporting_failures_leave_a_legal_sequence(tower: MakeTower
         thread.start()
     for thread in threads:
         thread.join()
+    states = [(report.healthy, state_of(report)) for report in list(one.reports)]  # without that of the stop
     one.monitor.stop()
-    states = [(report.healthy, state_of(report)) for report in one.reports]
 
     assert all(before != after for before, after in itertools.pairwise(states))
     assert set(states[1:]) <= {(True, HealthState.UP), (False, HealthState.DOWN)}
