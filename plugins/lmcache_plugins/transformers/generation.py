@@ -14,7 +14,7 @@ from transformers import DynamicCache
 from lmcache_core import KVCache, KVLayout
 from lmcache_plugins.transformers.errors import NotCachedError
 from lmcache_plugins.transformers.layers import CACHE_ARGUMENT, new_cache
-from lmcache_plugins.transformers.model_kv import ModelKV, examine
+from lmcache_plugins.transformers.model_kv import ModelKV, examine, look
 from lmcache_plugins.transformers.peft_state import full_variant
 from lmcache_plugins.transformers.prefix import Owner, PrefixStore, Restored, owners
 from lmcache_plugins.transformers.prompt import Prompt, Tokens, read_prompt
@@ -74,10 +74,13 @@ class CachedGeneration:
     def layout_of(model: Any) -> KVLayout:
         """Find the layout for `CacheManager.from_config`, by running one token through the model.
 
+        The longer trial of the model is left to the constructor, which sees it as it will be used.
+
         Raises:
-            LayoutError: The model's KV cannot be cached correctly; says why.
+            LayoutError: A look at the model's KV tells that it cannot be cached correctly; says why.
         """
-        return examine(model).layout
+        layout, _ = look(model)
+        return layout
 
     def generate(self, *args: Any, salt: str = "", variant: str = "", request_id: str = "", **options: Any) -> Any:
         """Call the model's `generate`, with the cache.

@@ -1,4 +1,4 @@
-"""What KV a model keeps, found by asking it for one token; what cannot be cached correctly is refused."""
+"""What KV a model keeps, found by asking it for a few tokens; what cannot be cached correctly is refused."""
 
 from __future__ import annotations
 
@@ -46,13 +46,27 @@ class ModelKV:
 
 
 def examine(model: Any) -> ModelKV:
-    """Run one token through a model and look at the KV it keeps, then try whether a prefix can be taken from it.
+    """Look at the KV of a model, then try whether a prefix can be taken from it.
 
     Args:
         model: A causal language model of transformers.
 
     Raises:
         LayoutError: Says what of the model's KV cannot be cached correctly.
+    """
+    layout, devices = look(model)
+    dtype: torch.dtype = getattr(torch, layout.dtype)
+    return ModelKV(layout, dtype, devices, Trial(model, layout, devices).padding_matters())
+
+
+def look(model: Any) -> tuple[KVLayout, tuple[torch.device, ...]]:
+    """Run one token through a model and give the layout of the KV it keeps, and each layer's device.
+
+    Args:
+        model: A causal language model of transformers.
+
+    Raises:
+        LayoutError: Says what of the model's KV cannot be cached correctly, as far as its look tells.
     """
     name = type(model).__name__
     if getattr(model, "generation_config", None) is None:
@@ -70,8 +84,7 @@ def examine(model: Any) -> ModelKV:
         head_size=size,
         dtype=str(keys.dtype).removeprefix("torch."),
     )
-    devices = tuple(layer.keys.device for layer in layers)
-    return ModelKV(layout, keys.dtype, devices, Trial(model, layout, devices).padding_matters())
+    return layout, tuple(layer.keys.device for layer in layers)
 
 
 def _refuse_by_config(model: Any, name: str) -> None:

@@ -27,6 +27,7 @@ from lmcache_core import LayoutError
 from lmcache_plugins.transformers.generation import CachedGeneration, Served
 from lmcache_plugins.transformers.layers import CACHE_ARGUMENT
 from lmcache_plugins.transformers.model_kv import examine
+from lmcache_plugins.transformers.trial import Trial
 
 NEW = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 89, "eos_token_id": None}
 PADDED = "there is padding, and this model's KV depends on it"
@@ -98,7 +99,7 @@ def test_a_model_that_reads_in_both_directions_is_refused(dtype: torch.dtype) ->
     model = enlarge(BertLMHeadModel(BertConfig(**SPECIAL, **SMALL)))
 
     with pytest.raises(LayoutError) as caught:
-        CachedGeneration.layout_of(model.to(dtype))
+        examine(model.to(dtype))
 
     assert str(caught.value) == (
         "transformers: BertLMHeadModel computes the KV of a prefix from what follows it too, as encoders do; "
@@ -124,10 +125,10 @@ def test_a_model_that_takes_no_prefix_is_refused() -> None:
     with pytest.raises(
         LayoutError, match=r"^transformers: XLMWithLMHeadModel did not generate from a prefix in a DynamicCache: "
     ):
-        CachedGeneration.layout_of(model)
+        examine(model)
 
 
-def test_a_model_with_state_beside_its_kv_is_refused() -> None:
+def test_a_model_with_state_beside_its_kv_is_refused(rig: Rig) -> None:
     model = make("llama")
     forward = model.forward
 
@@ -141,7 +142,7 @@ def test_a_model_with_state_beside_its_kv_is_refused() -> None:
     model.forward = remember
 
     with pytest.raises(LayoutError) as caught:
-        CachedGeneration.layout_of(model)
+        CachedGeneration(model, rig.engine)
 
     assert str(caught.value) == (
         "transformers: LlamaForCausalLM generates something else from the KV of a prefix than from the prefix, as with "
@@ -192,4 +193,33 @@ def test_a_model_that_reads_in_both_directions_only_where_there_is_no_padding_is
     with pytest.raises(
         LayoutError, match=r"^transformers: LlamaForCausalLM computes the KV of a prefix from what follows it too, "
     ):
-        CachedGeneration.layout_of(model)
+        examine(model)
+
+
+def test_a_model_is_tried_once_for_its_layout_and_its_wrapper(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tried = make("llama"), []
+    own = Trial.padding_matters
+    monkeypatch.setattr(Trial, "padding_matters", lambda trial: tried.append(trial) or own(trial))
+
+    rig = Rig(layout=CachedGeneration.layout_of(model), chunks=50)
+    CachedGeneration(model, rig.engine)
+
+    assert len(tried) == 1
+    rig.close()
+
+
+def test_a_model_that_changed_since_its_layout_was_asked_for_is_tried_as_it_is_now() -> None:
+    model = make("llama")
+    rig = Rig(layout=CachedGeneration.layout_of(model), chunks=50)
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def look_ahead(*args: Any, **inputs: Any) -> Any:
+        inputs["input_ids"] = inputs["input_ids"].flip(1)
+        return forward(*args, **inputs)
+
+    model.forward = look_ahead
+
+    with pytest.raises(LayoutError, match="computes the KV of a prefix from what follows it too"):
+        CachedGeneration(model, rig.engine)
+    rig.close()
