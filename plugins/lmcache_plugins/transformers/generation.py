@@ -18,7 +18,7 @@ from lmcache_plugins.transformers.model_kv import ModelKV, examine, look
 from lmcache_plugins.transformers.peft_state import full_variant
 from lmcache_plugins.transformers.prefix import Owner, PrefixStore, Restored, owners
 from lmcache_plugins.transformers.prompt import Prompt, Tokens, read_prompt
-from lmcache_plugins.transformers.streamer import TwoRunStreamer
+from lmcache_plugins.transformers.streamer import TwoRunStreamer, heard_once
 
 log = logging.getLogger(__name__)
 
@@ -112,12 +112,11 @@ class CachedGeneration:
             return self._alone(_FAILED, error, args, options)
         if prompt.names_cache:
             options["cache_implementation"] = None
-        if options.get("streamer") is not None:
-            options["streamer"] = TwoRunStreamer(options["streamer"])
+        args, options, streamer = heard_once(args, options, prompt.streamer)
         try:
             answer = self._model.generate(*args, **options, **{CACHE_ARGUMENT: kept})
         except Exception as error:
-            if not self._is_to_blame(restored, kept, options.get("streamer")):
+            if not self._is_to_blame(restored, kept, streamer):
                 raise
             return self._alone(_FAILED, error, args, options)
         self.last = Served(restored.reused_tokens, self._keep(prompt, restored, rows, kept, answer))

@@ -44,6 +44,7 @@ class Prompt:
         copies: Sequences that `generate` makes of each row: beams or answers.
         slice_tokens: Columns of one step of the prefill; 0 for one step.
         names_cache: Whether the default cache is asked for by name, which `generate` refuses beside a cache given.
+        streamer: Who is to hear the prompt and the answer, or None.
     """
 
     tokens: Tokens
@@ -51,6 +52,7 @@ class Prompt:
     copies: int
     slice_tokens: int
     names_cache: bool
+    streamer: Any
 
     @property
     def columns(self) -> int:
@@ -88,6 +90,7 @@ def read_prompt(model: Any, args: Sequence[Any], options: Mapping[str, Any]) -> 
         copies=max(config.num_beams or 1, config.num_return_sequences or 1),
         slice_tokens=config.prefill_chunk_size or 0,
         names_cache=config.cache_implementation is not None,
+        streamer=named.get("streamer"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -36,3 +37,20 @@ class TwoRunStreamer:
         """Make ready; False where it was the caller's streamer that raised."""
         self._skips_next = self._prompt_was_heard
         return not self._is_broken
+
+
+def heard_once(
+    args: Sequence[Any], options: Mapping[str, Any], streamer: Any
+) -> tuple[tuple[Any, ...], dict[str, Any], TwoRunStreamer | None]:
+    """Put a `TwoRunStreamer` in the place of a streamer among the arguments of `generate`.
+
+    Args:
+        args: Positional arguments.
+        options: Named arguments.
+        streamer: The caller's, one of both; None for none.
+    """
+    if streamer is None:
+        return tuple(args), dict(options), None
+    once = TwoRunStreamer(streamer)
+    named = {name: once if value is streamer else value for name, value in options.items()}
+    return tuple(once if value is streamer else value for value in args), named, once

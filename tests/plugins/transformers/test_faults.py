@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 from tests.memory_store import Rig, refuse
 from tests.plugins.transformers.models import make, padded, prompt
 from tests.plugins.transformers.test_options import Listener
+from transformers import GenerationMixin
 
 from lmcache_core import LoadResult
 from lmcache_plugins.transformers.generation import CachedGeneration, Served
@@ -126,8 +129,6 @@ class Stubborn:
 
     @property
     def __signature__(self) -> Any:
-        import inspect
-
         return inspect.signature(self._forward)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -148,14 +149,25 @@ def test_a_model_that_refuses_the_prefix_generates_alone(rig: Rig) -> None:
     assert cached.uncached == {"the cache failed": 1}
 
 
-def test_its_streamer_hears_the_prompt_once(rig: Rig) -> None:
+def by_name(listener: Listener) -> tuple[list[Any], dict[str, Any]]:
+    return [], {"streamer": listener}
+
+
+def by_position(listener: Listener) -> tuple[list[Any], dict[str, Any]]:
+    names = list(inspect.signature(GenerationMixin.generate).parameters)
+    return [None] * (names.index("streamer") - names.index("inputs") - 1) + [listener], {}
+
+
+@pytest.mark.parametrize("given", [by_name, by_position])
+def test_its_streamer_hears_the_prompt_once(rig: Rig, given: Callable[..., Any]) -> None:
     own = make("llama")
     cached = CachedGeneration(own, rig.engine)
     expected, listener = Listener(), Listener()
     cached.generate(TOKENS, streamer=expected, **NEW)
     Stubborn(own)
 
-    cached.generate(TOKENS, streamer=listener, **NEW)
+    args, options = given(listener)
+    cached.generate(TOKENS, *args, **options, **NEW)
 
     assert listener.told == expected.told
 
