@@ -24,7 +24,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorProm
 from lmcache_core import ConfigError, LayoutError, LMCacheError
 from lmcache_plugins.vllm.border import Border
 from lmcache_plugins.vllm.exposed import Exposed
-from lmcache_plugins.vllm.facts import CacheFacts, cache_facts, check_block_bytes, no_waiting, rank_facts
+from lmcache_plugins.vllm.facts import CacheFacts, cache_facts, check_block_bytes, machine_of, no_waiting, rank_facts
 from lmcache_plugins.vllm.loads import Ended
 from lmcache_plugins.vllm.opened import OpenedCache, OpenedLookups, open_cache, open_lookups
 from lmcache_plugins.vllm.options import PREFIX, ConnectorOptions, read_options
@@ -315,8 +315,7 @@ class LMCoreConnector(KVConnectorBase_V1, SupportsHMA):
 
     def _build(self, kv_caches: Mapping[str, torch.Tensor]) -> None:
         rank = rank_facts(self._vllm_config)
-        device = next(iter(kv_caches.values())).device.type
-        machine = f"cpu-{torch.backends.cpu.get_cpu_capability()}" if device == "cpu" else device
+        machine = machine_of(kv_caches, torch.backends.cpu.get_cpu_capability())
         facts = cache_facts(self._vllm_config, self._kv_cache_config, kv_caches, machine)
         _check_whole_loads(facts, self._options)
         tensors = [kv_caches[name] for name in facts.layer_names]

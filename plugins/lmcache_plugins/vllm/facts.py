@@ -29,6 +29,9 @@ _SHAPE = ("num_kv_heads", "head_size", "head_size_v", "dtype", "kv_quant_mode", 
 _MOVED_BY_LENGTH = ('"longrope"', '"su"', '"llama4')
 """Rotary embeddings, and a kind of model, whose keys vLLM computes otherwise from some ``max_model_len`` on."""
 
+_OWN_MODELS = ("auto", "vllm")
+"""What vLLM's ``model_impl`` says where a model is computed by its own code."""
+
 _NOT_THE_MODEL = frozenset({"_name_or_path", "transformers_version"})
 """Keys of a model's configuration that say nothing of its weights or shape."""
 
@@ -115,6 +118,17 @@ def no_waiting(vllm_config: Any) -> str:
     if getattr(getattr(vllm_config, "cache_config", None), "enable_prefix_caching", False):
         return "lets requests of one step share blocks by its prefix cache"
     return ""
+
+
+def machine_of(kv_caches: Mapping[str, Any], cpu: str) -> str:
+    """Say what of the machine decides how a backend arranges a block; ``""`` where no layer has KV.
+
+    Args:
+        kv_caches: The tensor of each layer.
+        cpu: What its CPU can do, as torch names it.
+    """
+    kinds = {tensor.device.type for tensor in kv_caches.values()}
+    return "+".join(sorted(f"cpu-{cpu}" if kind == "cpu" else kind for kind in kinds))
 
 
 def cache_facts(vllm_config: Any, kv_cache_config: Any, kv_caches: Mapping[str, Any], machine: str) -> CacheFacts:
@@ -288,6 +302,19 @@ def _model_digest(vllm_config: Any) -> str:
     configuration = {key: value for key, value in configuration.items() if key not in _NOT_THE_MODEL}
     facts: list[object] = [getattr(model, name, None) for name in ("revision", "quantization", "dtype")]
     facts += [getattr(draft, "model", None), configuration]
+    facts += _unusual(vllm_config)
     if any(mark in json.dumps(configuration, default=str) for mark in _MOVED_BY_LENGTH):
         facts.append(getattr(model, "max_model_len", None))
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _unusual(vllm_config: Any) -> list[object]:
+    """Give what changes the weights and is in no configuration of the model; empty for what vLLM does unasked."""
+    model, load = vllm_config.model_config, getattr(vllm_config, "load_config", None)
+    implementation = str(getattr(model, "model_impl", "auto"))
+    found = {
+        "quantization_config": getattr(model, "quantization_config", None),  # of weights quantized at the start
+        "load_format": "dummy" if getattr(load, "load_format", "") == "dummy" else None,  # random weights
+        "model_impl": None if implementation in _OWN_MODELS else implementation,
+    }
+    return [found] if any(found.values()) else []

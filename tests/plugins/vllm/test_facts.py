@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lmcache_core import LayoutError
-from lmcache_plugins.vllm.facts import cache_facts, check_block_bytes, no_waiting, rank_facts
+from lmcache_plugins.vllm.facts import cache_facts, check_block_bytes, machine_of, no_waiting, rank_facts
 
 BLOCKS = 7
 
@@ -118,6 +118,18 @@ def test_another_machine_or_arrangement_is_another_format(other: Any) -> None:
     assert one.layout.fingerprint != two.layout.fingerprint
 
 
+def test_the_cpu_is_named_and_a_gpu_by_its_kind() -> None:
+    assert machine_of(tensors("a", "b"), "AVX2") == "cpu-AVX2"
+    assert machine_of({"a": torch.zeros(1, device="meta")}, "AVX2") == "meta"
+
+
+def test_an_encoder_without_kv_is_refused_in_a_sentence() -> None:
+    """Such as BERT: vLLM registers no tensor at all."""
+    with pytest.raises(LayoutError) as caught:
+        cache_facts(vllm_config(), groups(), {}, machine_of({}, "AVX2"))
+    assert str(caught.value) == "vllm: the model has no kv cache, so there is nothing to keep"
+
+
 def test_another_configuration_of_the_model_is_another_format() -> None:
     config = vllm_config()
     config.model_config.revision = "v2"
@@ -151,6 +163,38 @@ def test_the_greatest_length_is_in_the_format_where_it_moves_the_keys(configurat
 
 def test_another_dtype_of_the_model_is_another_format() -> None:
     assert fingerprint({}, dtype=torch.float16) != fingerprint({}, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"quantization": "fp8"},
+        {"quantization_config": {"linear": "int8_per_channel_weight_only"}},
+        {"model_impl": "transformers"},
+    ],
+)
+def test_weights_that_are_made_otherwise_are_another_format(other: dict[str, Any]) -> None:
+    assert fingerprint({}, **other) != fingerprint({})
+
+
+def test_two_ways_to_quantize_at_the_start_are_two_formats() -> None:
+    one, two = ({"ignore": [name]} for name in ("lm_head", "q_proj"))
+    assert fingerprint({}, quantization_config=one) != fingerprint({}, quantization_config=two)
+
+
+def test_random_weights_are_another_format() -> None:
+    config = vllm_config()
+    config.load_config = SimpleNamespace(load_format="dummy")
+    assert facts_of(FullAttentionSpec()).layout != facts_of(FullAttentionSpec(), config=config).layout
+
+
+@pytest.mark.parametrize("load_format", ["auto", "safetensors", "runai_streamer"])
+def test_how_the_same_weights_are_read_is_not_in_the_format(load_format: str) -> None:
+    config = vllm_config()
+    config.load_config = SimpleNamespace(load_format=load_format)
+    config.model_config.model_impl = "auto"
+    config.model_config.quantization_config = None
+    assert facts_of(FullAttentionSpec()).layout == facts_of(FullAttentionSpec(), config=config).layout
 
 
 def test_another_draft_model_is_another_format() -> None:
