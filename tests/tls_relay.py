@@ -9,7 +9,7 @@ import ssl
 import threading
 from pathlib import Path
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 30.0
 _PIECE_BYTES = 256 * 1024
 
 

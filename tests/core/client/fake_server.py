@@ -48,7 +48,7 @@ Reply = Message | bytes | None
 """What goes back: a message, any bytes, or nothing."""
 
 DIGEST_BYTES = 32
-LIMIT_S = 10.0
+LIMIT_S = 30.0
 
 
 class FakeServer:

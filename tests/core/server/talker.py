@@ -22,7 +22,7 @@ CHUNK_TOKENS = 4
 WIRE_LAYOUT = wire.Layout(
     num_layers=2, num_kv_heads=2, head_size=4, dtype="float32", use_mla=False, format="", groups=()
 )
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 READY = frame(b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER", 4)
 """What a client of ZeroMQ says behind its greeting."""
 

@@ -81,7 +81,7 @@ class Engine:
         return told
 
     def until(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        end_s = time.monotonic() + 20
+        end_s = time.monotonic() + 60
         while not true(told := self.tell("look")) and time.monotonic() < end_s:
             time.sleep(0.05)
         return told

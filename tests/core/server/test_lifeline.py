@@ -20,7 +20,7 @@ from lmcache_core.server.lifeline import TICKET_BYTES, TICKET_TIMEOUT_S, Lifelin
 from lmcache_core.server.listener import SocketFile
 from lmcache_core.wire.farewell import LAST_WORD
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 FORKING_CLIENT = """
 import os, socket, sys, time
 line = socket.socket(socket.AF_UNIX)

@@ -11,7 +11,7 @@ import pytest
 
 from lmcache_core.testing import FaultProxy
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 class EchoServer:
