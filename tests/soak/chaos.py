@@ -18,7 +18,7 @@ _STOP_GAP_S = (6.0, 15.0)
 _STOPPED_S = (0.2, 4.0)
 _FREEZE_GAP_S = (8.0, 20.0)
 _FROZEN_S = (0.5, 5.0)
-_RESTART_GAP_S = (6.0, 12.0)
+_RESTART_GAP_S = (4.0, 8.0)
 
 
 class Chaos:
@@ -44,6 +44,7 @@ class Chaos:
         self._server = server
         self._rng = rng
         self._frozen = False
+        self._kills_next = True
         self.stopped: set[int] = set()
         self.counts: Counter[str] = Counter()
         self._deeds: list[tuple[tuple[float, float], Callable[[], None]]] = [
@@ -102,7 +103,9 @@ class Chaos:
         self._redis.resume()
 
     def _restart_server(self) -> None:
-        if self._rng.random() < 0.5:
+        """Kill it and end it in turns, so that both happen in however short a soak."""
+        kills, self._kills_next = self._kills_next, not self._kills_next
+        if kills:
             self.counts["server kills"] += 1
             self._server.kill()
         else:

@@ -208,7 +208,7 @@ def test_that_it_has_returned_is_logged(
     policy.open()
     await_calm(one)
 
-    assert "fallback policy 'stuck': engage(steered) has returned after all" in caplog.messages
+    assert until(lambda: "fallback policy 'stuck': engage(steered) has returned after all" in caplog.messages)
 
 
 @pytest.mark.parametrize("seed", range(5))
