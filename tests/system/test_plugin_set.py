@@ -28,9 +28,14 @@ def family(method: str, disabled: str = "") -> tuple[dict, str]:
     return json.loads(done.stdout), done.stderr
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_worker_has_its_parents_plugins(method: str) -> None:
-    shown, errors = family(method)
+@pytest.fixture(scope="module", params=METHODS)
+def alike(request: pytest.FixtureRequest) -> tuple[dict, str]:
+    """A family whose child has all that its parent has."""
+    return family(request.param)
+
+
+def test_a_worker_has_its_parents_plugins(alike: tuple[dict, str]) -> None:
+    shown, errors = alike
 
     assert shown["child"] == shown["parent"]
     assert "good" in shown["parent"]["names"]
@@ -38,9 +43,8 @@ def test_a_worker_has_its_parents_plugins(method: str) -> None:
     assert "plugins" not in errors
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_nothing_is_registered_twice(method: str) -> None:
-    shown, _ = family(method)
+def test_nothing_is_registered_twice(alike: tuple[dict, str]) -> None:
+    shown, _ = alike
 
     names, checks = shown["child"]["names"], shown["child"]["checks"]
     assert (len(set(names)), len(set(checks))) == (len(names), len(checks))
