@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import DynamicCache
+from transformers import DynamicCache, GenerationConfig
 
 from lmcache_core import KVLayout, LayoutError
 from lmcache_plugins.transformers.layers import CACHE_ARGUMENT, RowPrefix, fill, new_cache, row_kv
@@ -30,14 +30,10 @@ _ONE_STEP = {
     "num_beams": 1,
     "num_return_sequences": 1,
     "use_cache": True,
-    "cache_implementation": None,
-    "prefill_chunk_size": None,
-    "stop_strings": None,
     "token_healing": False,
     "return_dict_in_generate": True,
     "output_logits": True,
 }
-"""Whatever the model's `generation_config` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +130,8 @@ class Trial:
         mask = torch.ones_like(rows) if mask is None else mask
         device = self._model.device
         given = {} if cache is None else {CACHE_ARGUMENT: cache}
-        answer = self._model.generate(input_ids=rows.to(device), attention_mask=mask.to(device), **_ONE_STEP, **given)
+        options = {**_plain_options(self._model), **_ONE_STEP, **given}
+        answer = self._model.generate(input_ids=rows.to(device), attention_mask=mask.to(device), **options)
         return _Step(getattr(answer, CACHE_ARGUMENT), answer.logits[0].float())
 
     def _alike(self, warm: _Step, warm_row: int, cold: _Step, cold_row: int, start: int) -> bool:
@@ -160,6 +157,19 @@ class Trial:
 def _tolerance(dtype: torch.dtype) -> float:
     whole = dtype.itemsize > 2 and torch.get_float32_matmul_precision() == "highest"  # noqa: PLR2004 - bytes
     return _EXACT if whole else _ROUNDED
+
+
+def _plain_options(model: Any) -> dict[str, Any]:
+    """Undo whatever a model's `generation_config` says but of special tokens: that is for its calls, each by itself."""
+    own = model.generation_config
+    return {
+        name: plain
+        for name, plain in vars(GenerationConfig()).items()
+        if not name.startswith("_")
+        and not name.endswith("_token_id")
+        and name != "transformers_version"
+        and getattr(own, name, plain) != plain
+    }
 
 
 def _plain_tokens(model: Any) -> torch.Tensor:

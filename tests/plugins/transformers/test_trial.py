@@ -177,6 +177,23 @@ def test_a_trial_heeds_no_generation_config_and_draws_no_random_number() -> None
     assert torch.equal(torch.rand(1), expected)
 
 
+@pytest.mark.parametrize(
+    "mode",
+    [{"prompt_lookup_num_tokens": 3}, {"penalty_alpha": 0.6, "top_k": 4}, {"dola_layers": "high"}, {"max_length": 3}],
+)
+def test_a_model_whose_own_way_to_generate_is_another_is_served_where_a_call_says_so(
+    rig: Rig, mode: dict[str, Any]
+) -> None:
+    model = make("llama")
+    model.generation_config.update(**mode)
+    cached = CachedGeneration(model, rig.engine)
+    usual = {**NEW, **dict.fromkeys(mode)}
+
+    for _ in range(2):
+        assert torch.equal(cached.generate(prompt(22), **usual), model.generate(prompt(22), **usual))
+    assert cached.last == Served(20, 0)
+
+
 def test_a_model_that_reads_in_both_directions_only_where_there_is_no_padding_is_refused() -> None:
     model = make("llama")
     forward = model.forward
