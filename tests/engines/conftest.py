@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.serve_process import ServeProcess
 collect_ignore_glob = [] if importlib.util.find_spec("vllm") else ["test_*.py"]
 
 if importlib.util.find_spec("vllm"):
+    forkserver.ensure_running()  # imports vLLM for the engines, while this process does so for itself
     with warnings.catch_warnings():  # vLLM's and torch's own, while they are imported
         warnings.simplefilter("ignore")
         importlib.import_module("lmcache_plugins.vllm.connector")

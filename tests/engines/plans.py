@@ -30,6 +30,7 @@ def plans(*, store: Path, redis_url: str, server_address: str) -> dict[str, Sett
     kept = keys(remote_url=file_url)
     return {
         "tiny plain": tiny(),
+        "adapters": tiny(keys(), enable_lora=True, max_lora_rank=8, max_loras=2),
         "blocks of 128": tiny(kept, block_size=128),
         "blocks of 128, again": tiny(kept, block_size=128, enable_prefix_caching=True),
         "blocks of 64": tiny(kept, block_size=64),
@@ -44,7 +45,6 @@ def plans(*, store: Path, redis_url: str, server_address: str) -> dict[str, Sett
             max_num_seqs=4,
             max_model_len=416,
         ),
-        "adapters": tiny(keys(), enable_lora=True, max_lora_rank=8, max_loras=2),
         "plain": Settings(),
         "redis cold": Settings(keys(remote_url=redis_url, blocking_timeout_secs=1.0, extra_config=QUICK, **PAGES)),
         "redis warm": Settings(

@@ -175,17 +175,17 @@ def test_one_damaged_value_costs_nothing_before_it(lmcache_of, redis_server) -> 
 
 def test_a_frozen_redis_answers_by_the_deadline_and_then_costs_nothing(lmcache_of, redis_server) -> None:
     engine = lmcache_of(
-        remote_url=f"lmcore+{redis_server.url}", blocking_timeout_secs=1, extra_config={"ping_interval": 60}
+        remote_url=f"lmcore+{redis_server.url}", blocking_timeout_secs=3, extra_config={"ping_interval": 60}
     )
     engine.store()
     redis_server.pause()
     try:
         started = time.monotonic()
         assert engine.lookup() == 0
-        assert time.monotonic() - started < 5.0
+        assert time.monotonic() - started < 15.0
         started = time.monotonic()
         assert engine.lookup() == 0  # the breaker is open
-        assert time.monotonic() - started < 0.9  # it waits for no deadline
+        assert time.monotonic() - started < 2.5  # it waits for no deadline
         engine.engine.store(torch.tensor(engine.tokens), slot_mapping=torch.arange(1000), kvcaches=engine.kv.layers)
     finally:
         redis_server.resume()
