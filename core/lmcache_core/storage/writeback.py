@@ -112,7 +112,7 @@ class WriteBehind:
             )
 
     def stop(self, timeout_s: float) -> None:
-        """Write what can be written in time; the rest is lost and counted."""
+        """Write what can be written in time; the rest is lost, counted and told: metrics end with the process."""
         self.flush(timeout_s)
         with self._changed:
             self._stopped = True
@@ -122,6 +122,8 @@ class WriteBehind:
             self._changed.notify_all()
         for job in left:
             job.lease.release()
+        if left:
+            log.warning("%s: %d chunk(s) were not written before the end, and are lost", self._tier.name, len(left))
         self._lose(len(left), "stopped")
 
     def _run(self) -> None:

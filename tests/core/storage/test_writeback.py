@@ -56,6 +56,19 @@ def test_every_chunk_is_written_or_counted_as_lost(rig: Rig) -> None:
     assert until(lambda: written(rig) + lost(rig) == 6)
 
 
+def test_an_end_that_loses_chunks_says_so(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate("store")
+    rig.stores[0].fault = gate
+    rig.engine.store(range(4), kv(4))
+    assert gate.entered.wait(5.0)  # the first write holds the thread, the others wait
+    rig.engine.store(range(4, 12), kv(8))
+
+    rig.storage.close(0.05)
+    gate.open()
+
+    assert "RemoteBackend-0: 2 chunk(s) were not written before the end, and are lost" in caplog.messages
+
+
 def written(rig: Rig) -> float:
     return rig.sample("written_chunks_total", backend="RemoteBackend-0")
 
