@@ -90,14 +90,36 @@ class ChunkFormat:
         return names
 
     def runs(self, tokens: TokenArray, salt: str, variant: str) -> list[ChunkRun]:
-        """Hash a sequence once a rank."""
-        return [self._cut(tokens, namespace) for namespace in self.namespaces(hash_salt(salt), hash_salt(variant))]
+        """Hash a sequence once a rank.
+
+        Raises:
+            ValueError: The salt or the variant is no text.
+        """
+        return [self._cut(tokens, namespace) for namespace in self._named(salt, variant)]
 
     def run(self, tokens: TokenArray, salt: str, variant: str) -> ChunkRun:
-        """Hash a sequence for the engine's own rank."""
-        return self._cut(tokens, self.namespaces(hash_salt(salt), hash_salt(variant))[0])
+        """Hash a sequence for the engine's own rank.
+
+        Raises:
+            ValueError: The salt or the variant is no text.
+        """
+        return self._cut(tokens, self._named(salt, variant)[0])
+
+    def _named(self, salt: str, variant: str) -> tuple[KeyNamespace, ...]:
+        return self.namespaces(_hash_of("salt", salt), _hash_of("variant", variant))
 
     def _cut(self, tokens: TokenArray, namespace: KeyNamespace) -> ChunkRun:
         unfull = self.save_unfull_chunk
         digests = chunk_digests(tokens, self.chunk_tokens, namespace.seed, unfull=unfull)
         return ChunkRun(namespace, digests, self.codec, len(tokens) % self.chunk_tokens if unfull else 0)
+
+
+def _hash_of(what: str, text: object) -> str:
+    """Hash what a caller gives for text. A tenant 0 that counted as none would meet those without a salt."""
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        raise ValueError(f"{what} must be text, got {kind}; give '' for none")  # noqa: TRY004 - callers' refusals are that
+    try:
+        return hash_salt(text)
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} must be text that utf-8 can write, got half a surrogate pair") from None

@@ -197,9 +197,8 @@ class SocketPool:
         self._context = SocketContext()
         self._idle: deque[CallSocket] = deque()
         self._inherited: deque[CallSocket] = deque()
-        self._lock = (
-            threading.RLock()
-        )  # the collector of garbage may come in between, and use the pool for a lost lease
+        # The collector of garbage may come in between, and use the pool for a lost lease: reentrant.
+        self._lock = threading.RLock()
         self._closed = False
         self._why_closed = ""
 

@@ -41,6 +41,22 @@ def test_golden_names_of_a_tenant_and_a_variant() -> None:
     )
 
 
+@pytest.mark.parametrize(("salt", "kind"), [(0, "int"), (None, "NoneType"), (b"", "bytes"), (7, "int"), ((), "tuple")])
+def test_a_salt_that_is_no_text_is_refused_and_never_taken_for_none(salt: object, kind: str) -> None:
+    with pytest.raises(ValueError, match="salt") as caught:
+        format_of().run(TOKENS, salt, "")  # type: ignore[arg-type] # what callers do all the same
+
+    assert str(caught.value) == f"salt must be text, got {kind}; give '' for none"
+
+
+def test_a_variant_that_utf_8_cannot_write_is_refused_without_its_value() -> None:
+    with pytest.raises(ValueError, match="variant") as caught:
+        format_of().runs(TOKENS, "", "secret \ud800")
+
+    assert str(caught.value) == "variant must be text that utf-8 can write, got half a surrogate pair"
+    assert caught.value.__suppress_context__
+
+
 def test_a_run_has_the_full_chunks_of_the_tokens() -> None:
     assert len(format_of().run(TOKENS, "", "").digests) == 2
 
