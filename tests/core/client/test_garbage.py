@@ -14,6 +14,7 @@ from tests.engine_calls import TOKENS
 
 from lmcache_core.client.cache_client import CacheClient
 from lmcache_core.client.leases import FillLease
+from lmcache_core.client.sockets import CallSocket
 from lmcache_core.wire.messages import Abandon
 
 
@@ -59,16 +60,22 @@ def test_a_lease_while_a_socket_is_made(
     session = client._remote.link.session
     assert session is not None
     pool, make = session.pool, session.pool._context.socket
-    idle = [pool.take() for _ in range(len(pool._idle))]
+    taken: list[CallSocket] = []
+    collected = threading.Event()
     in_a_ring(FillLease(session, 7))
 
     def collect_and_make(*arguments: Any) -> Any:
         monkeypatch.undo()
         gc.collect()
+        collected.set()
         return make(*arguments)
 
+    def take_until_one_is_made() -> None:
+        while not collected.is_set():  # the client's own thread may have given one back
+            taken.append(pool.take())
+
     monkeypatch.setattr(pool._context, "socket", collect_and_make)
-    assert ends(lambda: pool.give(pool.take()))
+    assert ends(take_until_one_is_made)
     assert server.wait_for(Abandon).lease == 7
-    for socket in idle:
+    for socket in taken:
         pool.give(socket)
