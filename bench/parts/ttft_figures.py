@@ -110,7 +110,7 @@ class Figures:
 
         All that they take for the answer is counted, what comes after the first token too.
         """
-        lengths = sorted({answer.length for answer in self.answers})
+        lengths = sorted({answer.length for answer in self.answers if answer.side == side})
         return {
             length: _median([one.hooks_s / one.first_token_s for one in self.some(side, length, 0.0).values()])
             for length in lengths
