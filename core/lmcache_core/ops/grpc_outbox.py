@@ -26,6 +26,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._pool = WorkerPool("lmcache-grpc-watchers", 1)
+        self._closed = False
 
     def behind(self, send: Send) -> Send:
         """Give what returns at once and lets `send` be called soon."""
@@ -33,19 +34,24 @@ class Outbox:
 
     def close(self) -> None:
         """Send no more than what waits already."""
+        self._closed = True
         self._pool.close()
 
-    def _post(self, deliver: Callable[[], None]) -> None:
+    def _post(self, deliver: Callable[[], None]) -> bool:
+        if self._closed:  # the service has ended, and every stream with it
+            return False
         try:
             self._pool.submit(deliver)
-        except RuntimeError:
-            log.debug("internal_grpc: a watcher is told nothing more, for the service has ended")
+        except RuntimeError as error:  # the system gives no thread
+            log.warning("internal_grpc: a watcher could not be told (%s), and hears of the next change", error)
+            return False
+        return True
 
 
 class _Watcher:
     """One stream, with the newest answer that it has not been sent."""
 
-    def __init__(self, send: Send, post: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, send: Send, post: Callable[[Callable[[], None]], bool]) -> None:
         self._send = send
         self._post = post
         self._lock = threading.Lock()
@@ -58,10 +64,8 @@ class _Watcher:
             if self._ended:
                 return
             self._ended = answer is None
-            posted = bool(self._waiting)
-            self._waiting = [answer]
-        if not posted:
-            self._post(self._deliver)
+            if self._waiting or self._post(self._deliver):
+                self._waiting = [answer]
 
     def _deliver(self) -> None:
         with self._lock:

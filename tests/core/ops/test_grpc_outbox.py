@@ -95,6 +95,25 @@ def test_a_stream_that_breaks_costs_its_watcher_only(outbox: Outbox, caplog: pyt
     ]
 
 
+def test_a_watcher_that_no_thread_could_tell_hears_of_the_next_change(
+    outbox: Outbox, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    stream = Stream()
+    hear = outbox.behind(stream.send)
+    with monkeypatch.context() as short:
+        short.setattr(threading.Thread, "start", refuse)
+        hear("first")
+    hear("second")
+
+    assert stream.next() == "second"
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "internal_grpc: a watcher could not be told (can't start new thread), and hears of the next change"
+    ]
+
+
 def test_after_its_close_nothing_is_sent(outbox: Outbox) -> None:
     stream = Stream()
     outbox.close()
